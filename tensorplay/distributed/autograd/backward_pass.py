@@ -1,0 +1,224 @@
+"""One backward pass over a context, as one worker sees it.
+
+*Join.*  A worker joins a pass when it starts it or first hears of it.  It then counts dependencies
+from the roots (on the starting worker) and from all send functions it has recorded in the context;
+each of these owes exactly one answer: gradients, or none.
+
+*Answer.*  A recv function that the worker's part of the graph reaches answers its peer's send
+function when it becomes ready; one that nothing reaches answers none at once.  Answers that become
+ready together, for one worker, travel in one message.
+
+*Tell.*  When nothing is ready for the first time, the worker tells those it knows in this context,
+and has not sent anything to in this pass, that the pass has begun.
+
+*Done.*  The worker is done when all its send functions have been answered and all that was ready
+has run.  It reports to the starting worker whom it knew when it joined.  The starting worker is
+finished when all in the closure of these lists have reported.
+
+Every counted edge is answered exactly once, and the graph has no cycle, so the pass ends; nothing
+is ever assumed about which results were used, so it is exact.  ``docs/design.md`` has the proof.
+
+Pure: no messages, no threads, no clock.  Events are method calls; instructions go to `emit`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.engine import GraphTask
+from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
+from tensorplay.tensor import Tensor
+
+#: Gradients of the tensors of one message, aligned with them; None for "none at all".
+Grads = Sequence[Any] | None
+#: Autograd message id, and the answer for its send function.
+Answer = tuple[int, Grads]
+
+
+@dataclass(frozen=True)
+class SendAnswers:
+    """Send these answers to a worker."""
+
+    to: int
+    answers: list[Answer]
+
+
+@dataclass(frozen=True)
+class SendBegin:
+    """Tell a worker that the pass has begun."""
+
+    to: int
+
+
+@dataclass(frozen=True)
+class SendReport:
+    """Tell the starting worker that this one is done, and whom it knows.
+
+    Before that, if the graph is not retained, forget the pairs that the pass has used: the next
+    pass must not count them.
+    """
+
+    known: frozenset[int]
+    used_sends: tuple[int, ...]
+    used_recvs: tuple[int, ...]
+
+
+Instruction = SendAnswers | SendBegin | SendReport
+
+
+class BackwardPass:
+    """One worker's part in a pass.
+
+    Args:
+        rank: This worker.
+        sends: The send functions that owe an answer, by message id.
+        recvs: The recv functions recorded so far, by message id.
+        known: Workers this one has exchanged messages with in the context.
+        leaf: Called with each leaf and its whole gradient.
+        emit: Called with each instruction, in order.
+        retain_graph: Keep the graph for another pass.
+
+    Attributes:
+        done: Every edge here has been answered; the report has been emitted.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        sends: Mapping[int, SendRpcBackward],
+        recvs: Mapping[int, RecvRpcBackward],
+        known: Iterable[int],
+        leaf: Callable[[Tensor, Any], None],
+        emit: Callable[[Instruction], None],
+        *,
+        retain_graph: bool = False,
+    ) -> None:
+        self._rank = rank
+        self._sends = dict(sends)
+        self._recvs = dict(recvs)
+        self._known = frozenset(known) - {rank}
+        self._leaf = leaf
+        self._emit = emit
+        self._task = GraphTask(self._sink, retain_graph=retain_graph)
+        # Send functions that have not been answered.
+        self._owed = set(self._sends)
+        # Answers ready for each worker, and the workers that have heard from this one.
+        self._ready: dict[int, list[Answer]] = {}
+        self._urgent = False
+        self._told: set[int] = set()
+        self._own_answers: deque[Answer] = deque()
+        self._begun = False
+        self._used_sends: list[int] = []
+        self._used_recvs: list[int] = []
+        self.done = False
+
+    def join(self, roots: Sequence[tuple[Any, Any]] = ()) -> None:
+        """Count dependencies; `roots` are ``(graph node, gradient)`` on the starting worker."""
+        task = self._task
+        task.count([root for root, _ in roots])
+        task.count(self._sends.values())
+        for send in self._sends.values():
+            task.expect(send)
+        for root, grad in roots:
+            task.seed(root, grad)
+        task.start()
+        for recv in self._recvs.values():
+            if recv not in task.pending:
+                self._answer(recv, None)
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        """Answers have come for send functions of this worker."""
+        for message_id, grads in answers:
+            # An answer for a message that this pass did not count: it was sent later.
+            if message_id in self._owed:
+                self._owed.discard(message_id)
+                if grads is not None:
+                    self._used_sends.append(message_id)
+                self._task.deliver(self._sends[message_id], grads)
+
+    def advance(self) -> None:
+        """Run all that is ready, and emit what follows from it."""
+        task = self._task
+        while task.ready or self._own_answers:
+            while self._own_answers:
+                self.answer([self._own_answers.popleft()])
+            task.run(pause=self._should_flush)
+            if task.ready:
+                self._flush()
+        self._flush()
+        if not self._begun:
+            self._begun = True
+            for rank in sorted(self._known - self._told):
+                self._emit(SendBegin(rank))
+        if not self._owed and not self.done:
+            self.done = True
+            report = SendReport(self._known, tuple(self._used_sends), tuple(self._used_recvs))
+            self._emit(report)
+
+    def _sink(self, target: Any, grad: Any) -> None:
+        if not isinstance(target, RecvRpcBackward):
+            if grad is not None:
+                self._leaf(target, grad)
+        elif self._recvs.get(target.message_id) is not target:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time, or through one of another "
+                f"context: autograd message {target.message_id} (context {target.context_id}) is "
+                "not part of this pass. Use results in the context that made them, and pass "
+                "retain_graph=True to all but the last backward over the same graph."
+            )
+        else:
+            self._answer(target, grad)
+
+    def _answer(self, recv: RecvRpcBackward, grads: Grads) -> None:
+        if grads is not None:
+            self._used_recvs.append(recv.message_id)
+            grads = [None if grad is None else np.asarray(grad) for grad in grads]
+        if recv.peer == self._rank:
+            self._own_answers.append((recv.message_id, grads))
+        else:
+            self._ready.setdefault(recv.peer, []).append((recv.message_id, grads))
+            self._urgent = self._urgent or grads is not None
+
+    def _should_flush(self) -> bool:
+        """Whether to send now: gradients leave early, so that their receivers can begin."""
+        if not self._urgent:
+            return False
+        ready = self._task.ready
+        ending = [target for target in ready if target.special]
+        if ending:
+            # What is ready together leaves together: run what ends the graph here first.
+            ready[:] = [target for target in ready if not target.special] + ending
+            return False
+        return True
+
+    def _flush(self) -> None:
+        self._urgent = False
+        for rank, answers in self._ready.items():
+            self._told.add(rank)
+            self._emit(SendAnswers(rank, answers))
+        self._ready = {}
+
+
+class Closure:
+    """On the starting worker: whose reports are still to come."""
+
+    def __init__(self, starter: int) -> None:
+        self._expected = {starter}
+        self._reported: set[int] = set()
+
+    def report(self, rank: int, known: Iterable[int]) -> bool:
+        """A worker is done and knows those; whether all are done now."""
+        self._reported.add(rank)
+        self._expected.add(rank)
+        self._expected.update(known)
+        return self._expected == self._reported
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Workers that have not reported."""
+        return frozenset(self._expected - self._reported)

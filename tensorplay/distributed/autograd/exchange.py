@@ -1,0 +1,371 @@
+"""The messages of backward passes and releases between workers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tensorplay.distributed.autograd.backward_pass import (
+    Answer,
+    BackwardPass,
+    Closure,
+    Instruction,
+    SendAnswers,
+    SendBegin,
+)
+from tensorplay.distributed.autograd.container import RANK_SHIFT, Container
+from tensorplay.distributed.autograd.context import DistAutogradContext
+from tensorplay.distributed.autograd.runner import PassRunner
+from tensorplay.distributed.rpc.agent import Agent
+from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, describe, rebuild
+from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND
+from tensorplay.distributed.rpc.serialization import pack, unpack
+from tensorplay.distributed.transport.wire import Message
+
+GRADIENTS = FIRST_FREE_KIND
+BEGIN = FIRST_FREE_KIND + 1
+LATE = FIRST_FREE_KIND + 2
+REPORT = FIRST_FREE_KIND + 3
+FAILED = FIRST_FREE_KIND + 4
+END = FIRST_FREE_KIND + 5
+RELEASE = FIRST_FREE_KIND + 6
+
+Task = Callable[[], None]
+
+
+class _Started:
+    """A pass that this worker has started."""
+
+    def __init__(self, rank: int) -> None:
+        self.closure = Closure(rank)
+        self.result = Future()
+
+
+class Exchange:
+    """Starts passes, takes part in those of others, and spreads releases.
+
+    Handlers run on the polling thread; a pass's rules run as its runner's task.
+    """
+
+    def __init__(self, agent: Agent, container: Container) -> None:
+        self._agent = agent
+        self._rank = agent.rank
+        self._container = container
+        self._pass_ids = itertools.count((agent.rank << RANK_SHIFT) + 1)
+        self._lock = threading.Lock()
+        self._started: dict[int, _Started] = {}
+        for kind, handler in (
+            (GRADIENTS, self._on_gradients),
+            (BEGIN, self._on_begin),
+            (LATE, self._on_late),
+            (REPORT, self._on_report),
+            (FAILED, self._on_failed),
+            (END, self._on_end),
+            (RELEASE, self._on_release),
+        ):
+            agent.handle(kind, handler)
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def backward(
+        self,
+        context: DistAutogradContext,
+        roots: Sequence[tuple[Any, Any]],
+        retain_graph: bool,
+        timeout: float | None,
+    ) -> None:
+        """Run a pass from `roots` and wait for its end on all workers.
+
+        Raises:
+            RpcTimeoutError: It took longer than `timeout` seconds.
+            Exception: What a rule raised, on whichever worker.
+        """
+        with context.starting:
+            pass_id = next(self._pass_ids)
+            started = self._started[pass_id] = _Started(self._rank)
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                runner, begin = self._join(context, pass_id, retain_graph, roots)
+                assert runner is not None
+                assert begin is not None
+                begin()
+                finished = self._agent.progress.wait(
+                    started.result, deadline, mine=lambda task: task is runner.task
+                )
+                if not finished:
+                    started.result.finish(
+                        error=RpcTimeoutError(
+                            f"the backward pass took longer than {timeout} s; workers that have "
+                            f"not finished: {self._names(started.closure.missing)}"
+                        )
+                    )
+                started.result.result_now()
+            except BaseException:
+                self._end(context, pass_id)
+                raise
+            finally:
+                self._started.pop(pass_id, None)
+
+    def _names(self, ranks: frozenset[int]) -> str:
+        return ", ".join(self._agent.workers[rank].name for rank in sorted(ranks)) or "none"
+
+    @property
+    def running(self) -> int:
+        """Passes that this worker has started and not finished."""
+        return len(self._started)
+
+    # -- taking part -----------------------------------------------------------------------------
+
+    def _join(
+        self,
+        context: DistAutogradContext,
+        pass_id: int,
+        retain_graph: bool,
+        roots: Sequence[tuple[Any, Any]] = (),
+    ) -> tuple[PassRunner | None, Task | None]:
+        """This worker's runner for a pass, joined on first sight; and the task to begin with.
+
+        The runner is None if the pass is over here.
+        """
+        starter = pass_id >> RANK_SHIFT
+        with context.lock:
+            latest, runner = context.passes.get(starter, (-1, None))
+            if latest >= pass_id:
+                return (runner if latest == pass_id else None), None
+            # What is recorded from here on belongs to later passes.
+            backward_pass = BackwardPass(
+                self._rank,
+                context.sends,
+                context.recvs,
+                context.known,
+                context.accumulate,
+                partial(self._carry_out, context, pass_id, retain_graph),
+                retain_graph=retain_graph,
+            )
+            runner = PassRunner(
+                backward_pass,
+                partial(self._fail, context, pass_id),
+                partial(self._finished, context, pass_id),
+            )
+            context.passes[starter] = (pass_id, runner)
+            early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
+            # Under the lock: no answer may get into the mailbox before this.
+            return runner, runner.post(partial(_join, roots=roots, early=early))
+
+    def _carry_out(
+        self,
+        context: DistAutogradContext,
+        pass_id: int,
+        retain_graph: bool,
+        instruction: Instruction,
+    ) -> None:
+        if isinstance(instruction, SendAnswers):
+            answers = [
+                (message_id, None if grads is None else list(grads))
+                for message_id, grads in instruction.answers
+            ]
+            self._send(GRADIENTS, instruction.to, context, (pass_id, retain_graph, answers))
+        elif isinstance(instruction, SendBegin):
+            self._send(BEGIN, instruction.to, context, (pass_id, retain_graph))
+        else:
+            if not retain_graph:
+                context.drop_used(pass_id, instruction.used_sends, instruction.used_recvs)
+            known = sorted(instruction.known)
+            starter = pass_id >> RANK_SHIFT
+            if starter == self._rank:
+                self._report(pass_id, self._rank, known)
+            else:
+                self._send(REPORT, starter, context, (pass_id, known))
+
+    def _finished(self, context: DistAutogradContext, pass_id: int) -> None:
+        starter = pass_id >> RANK_SHIFT
+        with context.lock:
+            if context.passes[starter][0] == pass_id:
+                context.passes[starter] = (pass_id, None)
+
+    def _fail(self, context: DistAutogradContext, pass_id: int, error: BaseException) -> None:
+        starter = pass_id >> RANK_SHIFT
+        if starter == self._rank:
+            started = self._started.get(pass_id)
+            if started is not None:
+                started.result.finish(error=error)
+        else:
+            failure = tuple(describe(error, self._agent.name))
+            self._send(FAILED, starter, context, (pass_id, failure))
+
+    def _report(self, pass_id: int, rank: int, known: Sequence[int]) -> None:
+        started = self._started.get(pass_id)
+        if started is not None:
+            with self._lock:
+                finished = started.closure.report(rank, known)
+            if finished:
+                started.result.finish()
+
+    def _end(self, context: DistAutogradContext, pass_id: int) -> None:
+        """Drop a failed pass here, and tell those that this worker knows, once."""
+        starter = pass_id >> RANK_SHIFT
+        with context.lock:
+            if pass_id in context.ended:
+                return
+            context.ended.add(pass_id)
+            context.early.pop(pass_id, None)
+            latest, runner = context.passes.get(starter, (-1, None))
+            if latest == pass_id and runner is not None:
+                runner.stop()
+            if latest <= pass_id:
+                context.passes[starter] = (pass_id, None)
+            restored = context.restore_dropped(pass_id)
+            others = [other for other, _ in context.passes.values() if other != pass_id]
+            known = context.known - {self._rank}
+        for rank in known:
+            self._send(END, rank, context, pass_id)
+        if others:
+            # To passes that have begun in the meantime these are messages that arrive late.
+            for recv in restored:
+                self.answer_late(context, recv.peer, recv.message_id, others)
+
+    def _send(self, kind: int, to: int, context: DistAutogradContext, value: Any) -> None:
+        packed = pack(value, copy=False)
+        self._agent.send(
+            Message(kind, to, packed.body, packed.buffers, context=context.id)
+        )
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def _on_gradients(self, message: Message) -> Task | None:
+        (pass_id, retain_graph, answers), _ = unpack(message.body, message.buffers)
+        return self._event(message, pass_id, retain_graph, answers)
+
+    def _on_begin(self, message: Message) -> Task | None:
+        (pass_id, retain_graph), _ = unpack(message.body, message.buffers)
+        return self._event(message, pass_id, retain_graph, ())
+
+    def _event(
+        self, message: Message, pass_id: int, retain_graph: bool, answers: Sequence[Answer]
+    ) -> Task | None:
+        context = self._container.get(message.context)
+        if context is None:
+            error = RuntimeError(
+                f"autograd context {message.context} was released on worker "
+                f"{self._agent.name!r} while a backward pass was running"
+            )
+            failure = tuple(describe(error, self._agent.name))
+            body = pack((pass_id, failure), copy=False).body
+            starter = pass_id >> RANK_SHIFT
+            self._agent.send(Message(FAILED, starter, body, context=message.context))
+            return None
+        runner, task = self._join(context, pass_id, retain_graph)
+        if runner is None or not answers:
+            return task
+        return runner.post(partial(_answer, answers=answers)) or task
+
+    def _on_late(self, message: Message) -> Task | None:
+        (pass_ids, message_id), _ = unpack(message.body, message.buffers)
+        context = self._container.get(message.context)
+        tasks: list[Task] = []
+        if context is not None:
+            for pass_id in pass_ids:
+                task = self._take_late(context, pass_id, message_id)
+                if task is not None:
+                    tasks.append(task)
+        for task in tasks[1:]:
+            self._agent.progress.submit(task)
+        return tasks[0] if tasks else None
+
+    def _take_late(
+        self, context: DistAutogradContext, pass_id: int, message_id: int
+    ) -> Task | None:
+        with context.lock:
+            latest, runner = context.passes.get(pass_id >> RANK_SHIFT, (-1, None))
+            if latest < pass_id:
+                # Not joined yet, and perhaps never: kept until then.
+                context.early.setdefault(pass_id, []).append(message_id)
+                return None
+        if latest > pass_id or runner is None:
+            return None
+        return runner.post(partial(_answer, answers=[(message_id, None)]))
+
+    def answer_late(
+        self, context: DistAutogradContext, peer: int, message_id: int, pass_ids: list[int]
+    ) -> None:
+        """A message arrived after this worker joined these passes: its pair has no part in them."""
+        if peer == self._rank:
+            for pass_id in pass_ids:
+                task = self._take_late(context, pass_id, message_id)
+                if task is not None:
+                    self._agent.progress.submit(task)
+        else:
+            self._send(LATE, peer, context, (pass_ids, message_id))
+
+    def retract(self, context: DistAutogradContext, message_id: int) -> None:
+        """A message of this worker could not be sent: its send function is taken back."""
+        with context.lock:
+            context.sends.pop(message_id, None)
+            passes = [pass_id for pass_id, _ in context.passes.values()]
+        for pass_id in passes:
+            task = self._take_late(context, pass_id, message_id)
+            if task is not None:
+                self._agent.progress.submit(task)
+
+    def _on_report(self, message: Message) -> None:
+        (pass_id, known), _ = unpack(message.body, message.buffers)
+        self._report(pass_id, message.peer, known)
+
+    def _on_failed(self, message: Message) -> None:
+        (pass_id, failure), _ = unpack(message.body, message.buffers)
+        started = self._started.get(pass_id)
+        if started is not None:
+            started.result.finish(decode=partial(_raise, Failure(*failure)))
+
+    def _on_end(self, message: Message) -> None:
+        pass_id, _ = unpack(message.body, message.buffers)
+        context = self._container.get(message.context)
+        if context is not None:
+            self._end(context, pass_id)
+
+    # -- release ---------------------------------------------------------------------------------
+
+    def release(self, context_id: int) -> None:
+        """Forget a context here, and everywhere by way of those that this worker knows."""
+        context = self._container.release(context_id)
+        if context is None:
+            return
+        with context.lock:
+            runners = [runner for _, runner in context.passes.values() if runner is not None]
+            passes = [pass_id for pass_id, runner in context.passes.values() if runner is not None]
+            known = set(context.known)
+        for runner in runners:
+            runner.stop()
+        for pass_id in passes:
+            self._fail(
+                context,
+                pass_id,
+                RuntimeError(
+                    f"autograd context {context_id} was released while a backward pass was running"
+                ),
+            )
+        for rank in known - {self._rank}:
+            self._send(RELEASE, rank, context, None)
+
+    def _on_release(self, message: Message) -> None:
+        self.release(message.context)
+
+
+def _join(
+    backward_pass: BackwardPass, roots: Sequence[tuple[Any, Any]], early: Sequence[Answer]
+) -> None:
+    backward_pass.join(roots)
+    backward_pass.answer(early)
+
+
+def _answer(backward_pass: BackwardPass, answers: Sequence[Answer]) -> None:
+    backward_pass.answer(answers)
+
+
+def _raise(failure: Failure) -> Any:
+    raise rebuild(failure)

@@ -1,0 +1,76 @@
+"""Carries out one worker's part in a pass: events from any thread, rules on one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tensorplay.distributed.autograd.backward_pass import BackwardPass
+
+Event = Callable[[BackwardPass], None]
+
+
+class PassRunner:
+    """Feeds a `BackwardPass` with events, one thread at a time.
+
+    Invariant: while the mailbox is not empty, exactly one thread is running, or has been given,
+    `task`.
+
+    Args:
+        backward_pass: The state machine; `failed` and `finished` are told how it ends.
+        failed: Called with the exception if a rule raises; the pass is over then.
+        finished: Called once this worker is done.
+    """
+
+    def __init__(
+        self,
+        backward_pass: BackwardPass,
+        failed: Callable[[BaseException], None],
+        finished: Callable[[], None],
+    ) -> None:
+        self._pass = backward_pass
+        self._failed = failed
+        self._finished = finished
+        self._mailbox: deque[Event] = deque()
+        self._lock = threading.Lock()
+        self._scheduled = False
+        self._over = False
+        #: What the thread given the work has to call; always the same object.
+        self.task: Callable[[], None] = self._run
+
+    def post(self, event: Event) -> Callable[[], None] | None:
+        """Add an event.  Returns `task` if the caller must see to it that it is run."""
+        with self._lock:
+            if self._over:
+                return None
+            self._mailbox.append(event)
+            if self._scheduled:
+                return None
+            self._scheduled = True
+            return self.task
+
+    def stop(self) -> None:
+        """The pass has ended elsewhere: take no more events."""
+        with self._lock:
+            self._over = True
+            self._mailbox.clear()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._mailbox or self._over:
+                    self._scheduled = False
+                    return
+                event = self._mailbox.popleft()
+            try:
+                event(self._pass)
+                self._pass.advance()
+            except BaseException as error:
+                self.stop()
+                self._failed(error)
+                return
+            if self._pass.done:
+                self.stop()
+                self._finished()
+                return

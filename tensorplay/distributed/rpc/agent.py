@@ -1,0 +1,522 @@
+"""One worker: makes calls, serves those of others.
+
+A call travels as ``CALL`` and is answered by ``REPLY`` or ``ERROR`` under the same number.
+``CREATE`` makes a value that stays on its owner, ``FETCH`` asks for a copy of it, ``DROP`` returns
+the weights of references that are gone (see `ownership`).
+
+Threads: `_receive` runs on whichever thread polls and never runs user code.  What does, it returns
+as a task (see `transport.progress`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tensorplay.distributed.rpc import messages
+from tensorplay.distributed.rpc.current import set_thread_agent
+from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, describe, rebuild
+from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.messages import make_recorder
+from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
+from tensorplay.distributed.rpc.ownership import RRefId
+from tensorplay.distributed.rpc.rref import RRef
+from tensorplay.distributed.rpc.rref_table import RRefTable
+from tensorplay.distributed.rpc.serialization import Packed, pack, unpack
+from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
+from tensorplay.distributed.rpc.worker import WorkerInfo
+from tensorplay.distributed.transport import Message, Progress, Transport
+from tensorplay.distributed.transport.wire import NO_CONTEXT
+
+#: Seconds that serving threads get to end at shutdown.
+_STOP_PATIENCE = 5.0
+
+Handler = Callable[[Message], Callable[[], None] | None]
+
+
+class _Call:
+    """A call that has not been answered."""
+
+    __slots__ = ("context", "deadline", "future", "seconds", "worker")
+
+    def __init__(self, future: Future, worker: int, context: int, seconds: float) -> None:
+        self.future = future
+        self.worker = worker
+        self.context = context
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds if seconds else None
+
+
+class Agent:
+    """The RPC agent of one worker.
+
+    Args:
+        workers: All workers, in the order of their ranks.
+        transport: Carries the messages.
+        options: Timeouts and such.
+        crashed: Called, on the thread concerned, when serving fails in a way that no caller can be
+            told about.
+
+    Attributes:
+        calls_made: Calls sent from here.
+        calls_served: Calls executed here.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[WorkerInfo],
+        transport: Transport,
+        options: MPIRpcBackendOptions,
+        crashed: Callable[[BaseException], None],
+    ) -> None:
+        self.workers = tuple(workers)
+        self.rank = transport.rank
+        self.name = self.workers[self.rank].name
+        self.options = options
+        self.transport = transport
+        self.rrefs = RRefTable(self.rank)
+        self.progress = Progress(
+            transport, self._receive, self._tick, crashed, self.name, partial(set_thread_agent, self)
+        )
+        self.calls_made = 0
+        self.calls_served = 0
+        self._by_name = {info.name: info for info in self.workers}
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, _Call] = {}
+        # Not later than the first deadline among `_calls`.
+        self._first_deadline = float("inf")
+        # What this worker is executing; keys are unique objects.
+        self._executing: set[Any] = set()
+        self._counting = threading.Lock()
+        self._sent = 0
+        self._received = 0
+        self._termination = Termination(self.rank, transport.size, self._counts)
+        self._terminating = threading.Lock()
+        self._stopped = Future()
+        self._closed = False
+        self._handlers: dict[int, Handler] = {
+            messages.CALL: lambda message: self._serve_task(message, self._serve_call),
+            messages.CREATE: lambda message: self._serve_task(message, self._serve_create),
+            messages.FETCH: lambda message: self._serve_task(message, self._serve_fetch),
+            messages.REPLY: self._on_reply,
+            messages.ERROR: self._on_reply,
+            messages.DROP: self._on_drop,
+            messages.TERMINATION: self._on_termination,
+        }
+        self.recorder = make_recorder(self)
+
+    def start(self) -> None:
+        """Begin to serve.  All agents of the world must exist before any is used."""
+        self.progress.start()
+
+    def handle(self, kind: int, handler: Handler) -> None:
+        """Have `handler` receive messages of a further kind.
+
+        It runs on the polling thread: quick, not blocking, no user code; that it returns as a task.
+        """
+        self._handlers[kind] = handler
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def resolve(self, to: str | int | WorkerInfo) -> WorkerInfo:
+        """The worker meant by a name, a rank or a `WorkerInfo`."""
+        if isinstance(to, WorkerInfo):
+            to = to.name
+        if isinstance(to, str):
+            info = self._by_name.get(to)
+            if info is None:
+                names = ", ".join(sorted(self._by_name))
+                raise RuntimeError(f"could not find destination {to!r}; the workers are: {names}")
+            return info
+        if isinstance(to, int):
+            if 0 <= to < len(self.workers):
+                return self.workers[to]
+            raise RuntimeError(
+                f"could not find destination {to}; ranks go from 0 to {len(self.workers) - 1}"
+            )
+        raise ValueError(
+            f"Cannot get WorkerInfo from name {to!r}: give a worker's name, rank or WorkerInfo"
+        )
+
+    # -- making calls ----------------------------------------------------------------------------
+
+    def call(
+        self,
+        to: str | int | WorkerInfo,
+        function: Callable[..., Any],
+        args: Sequence[Any] | None,
+        kwargs: dict[str, Any] | None,
+        timeout: float,
+        *,
+        waits: bool,
+    ) -> Future:
+        """Start a call; `waits` tells that the caller will not touch the arguments meanwhile."""
+        worker = self.resolve(to).id
+        request = (function, *_arguments(args, kwargs))
+        return self._request(messages.CALL, worker, request, timeout, copy=not waits)
+
+    def create(
+        self,
+        to: str | int | WorkerInfo,
+        function: Callable[..., Any],
+        args: Sequence[Any] | None,
+        kwargs: dict[str, Any] | None,
+        timeout: float,
+    ) -> RRef[Any]:
+        """Start a call whose result stays where it is made; the reference to it."""
+        worker = self.resolve(to).id
+        rref_id = self.rrefs.new_id()
+        request = (tuple(rref_id), function, *_arguments(args, kwargs))
+        creation = self._request(messages.CREATE, worker, request, timeout, copy=True)
+        return RRef._make(self, worker, rref_id, 0, creation)
+
+    def fetch(self, rref: RRef[Any], timeout: float) -> Any:
+        """A copy of the value of a reference that another worker owns."""
+        request = tuple(rref._id)
+        future = self._request(messages.FETCH, rref._owner, request, timeout, copy=False)
+        return future.wait()
+
+    def wait_for_calls(self, context: int) -> None:
+        """Wait until the calls made from here under an autograd context have ended, some way."""
+        for call in list(self._calls.values()):
+            if call.context == context:
+                call.future.wait_until(None)
+
+    def seconds(self, timeout: float) -> float:
+        """The timeout of a call in seconds, 0 for none; -1 stands for the default."""
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+        if timeout == UNSET_RPC_TIMEOUT:
+            return self.options.rpc_timeout
+        return float(timeout)
+
+    def _request(self, kind: int, worker: int, request: Any, timeout: float, copy: bool) -> Future:
+        if self._closed:
+            raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
+        seconds = self.seconds(timeout)
+        recorder = self.recorder
+        context = recorder.current()
+        own = worker == self.rank
+        packed = pack(request, copy=copy or own)
+        number = next(self._numbers)
+        message = Message(kind, worker, packed.body, packed.buffers, call=number, context=context)
+        future = Future()
+        call = _Call(future, worker, context, seconds)
+        self._calls[number] = call
+        if seconds:
+            deadline = call.deadline
+            if deadline is not None and deadline < self._first_deadline:
+                self._first_deadline = deadline
+        try:
+            if context != NO_CONTEXT:
+                recorder.record_send(message, packed.tensors)
+            self.calls_made += 1
+            if own:
+                self._send_to_self(message)
+            else:
+                message.on_failure = partial(self._not_sent, message, packed)
+                self.send(message)
+        except BaseException:
+            self._calls.pop(number, None)
+            packed.discard()
+            raise
+        return future
+
+    def _not_sent(self, message: Message, packed: Packed, error: Exception) -> None:
+        with self._counting:
+            self._sent -= 1
+        self.recorder.retract_send(message)
+        packed.discard()
+        call = self._calls.pop(message.call, None)
+        if call is not None:
+            call.future.finish(error=error)
+
+    def send(self, message: Message) -> None:
+        """Send a message to another worker; any thread."""
+        with self._counting:
+            self._sent += 1
+        self.transport.send(message)
+
+    def _send_to_self(self, message: Message) -> None:
+        # Serialised like any other, so that the callee gets copies.
+        message.buffers = [memoryview(bytearray(buffer)) for buffer in message.buffers]
+        task = self._dispatch(message)
+        if task is not None:
+            self.progress.submit(task)
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def _receive(self, message: Message) -> Callable[[], None] | None:
+        if not message.announced:
+            if message.kind != messages.TERMINATION:
+                self._received += 1
+            if message.context != NO_CONTEXT:
+                self.recorder.announce(message)
+            message.announced = True
+        if not message.ready:
+            return None
+        return self._handlers[message.kind](message)
+
+    def _dispatch(self, message: Message) -> Callable[[], None] | None:
+        if message.context != NO_CONTEXT:
+            self.recorder.announce(message)
+        return self._handlers[message.kind](message)
+
+    def _on_reply(self, message: Message) -> None:
+        call = self._calls.pop(message.call, None)
+        if call is None:
+            # The caller has given up waiting.  What the answer holds is dropped in good order.
+            self.run_soon(partial(self._drop_late, message))
+            return
+        call.future.finish(decode=partial(self._decode_reply, message))
+
+    def _decode_reply(self, message: Message) -> Any:
+        value, tensors = unpack(message.body, message.buffers)
+        if message.kind == messages.ERROR:
+            raise rebuild(Failure(*value))
+        if tensors and message.context != NO_CONTEXT:
+            self.recorder.attach(message, tensors)
+        return value
+
+    def _drop_late(self, message: Message) -> None:
+        try:
+            unpack(message.body, message.buffers)
+        except Exception:
+            return  # nobody waits for it: whether it can be unpickled does not matter
+
+    def _on_drop(self, message: Message) -> None:
+        drops, _ = unpack(message.body, message.buffers)
+        for created_on, local_id, exponent in drops:
+            self.rrefs.give_back(RRefId(created_on, local_id), exponent)
+
+    def send_drops(self) -> None:
+        """Tell owners of the references that are gone."""
+        for owner, drops in self.rrefs.take_dropped().items():
+            body = pack([(*rref_id, exponent) for rref_id, exponent in drops], copy=False).body
+            self.send(Message(messages.DROP, owner, body))
+
+    def _tick(self, now: float) -> None:
+        if now >= self._first_deadline:
+            self._expire(now)
+        if self.rrefs.dropped:
+            self.send_drops()
+        with self._terminating:
+            outgoing = self._termination.tick(now)
+        self._send_termination(outgoing)
+
+    def _expire(self, now: float) -> None:
+        first = float("inf")
+        for number, call in list(self._calls.items()):
+            if call.deadline is None:
+                continue
+            if call.deadline > now:
+                first = min(first, call.deadline)
+            elif self._calls.pop(number, None) is not None:
+                call.future.finish(error=self._timeout_error(call))
+        # A call made in the meantime may have an earlier deadline than those seen here.
+        self._first_deadline = first
+        for call in list(self._calls.values()):
+            if call.deadline is not None and call.deadline < self._first_deadline:
+                self._first_deadline = call.deadline
+
+    def _timeout_error(self, call: _Call) -> RpcTimeoutError:
+        return RpcTimeoutError(
+            f"RPC ran for more than set timeout ({call.seconds * 1e3:g} ms) and will now be marked "
+            f"with an error: no answer from worker {self.workers[call.worker].name!r}"
+        )
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    def run_soon(self, function: Callable[[], None]) -> None:
+        """Have a serving thread run `function`; shutdown waits for it."""
+        self._executing.add(function)
+        self.progress.submit(partial(self._run, function))
+
+    def _run(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        finally:
+            self._executing.discard(function)
+
+    def in_this_context(self, function: Callable[[], None]) -> Callable[[], None]:
+        """`function`, to be run elsewhere under the autograd context of this thread."""
+        recorder = self.recorder
+        context = recorder.current()
+        if context == NO_CONTEXT:
+            return function
+
+        def run() -> None:
+            before = recorder.enter(context)
+            try:
+                function()
+            finally:
+                recorder.leave(before)
+
+        return run
+
+    def _serve_task(
+        self, message: Message, serve: Callable[[Message], None]
+    ) -> Callable[[], None]:
+        self._executing.add(message)
+        return partial(self._serve, message, serve)
+
+    def _serve(self, message: Message, serve: Callable[[Message], None]) -> None:
+        recorder = self.recorder
+        before = recorder.enter(message.context)
+        self.calls_served += 1
+        try:
+            if message.context != NO_CONTEXT:
+                recorder.check(message)
+            serve(message)
+        except BaseException as error:
+            self._answer_error(message, error)
+        finally:
+            recorder.leave(before)
+            self._executing.discard(message)
+
+    def _unpack_request(self, message: Message) -> Any:
+        request, tensors = unpack(message.body, message.buffers)
+        if tensors and message.context != NO_CONTEXT:
+            self.recorder.attach(message, tensors)
+        # Memory of the message lives on only in what was made of it.
+        message.body = b""
+        message.buffers = ()
+        return request
+
+    def _serve_call(self, message: Message) -> None:
+        function, args, kwargs = self._unpack_request(message)
+        result = function(*args, **kwargs)
+        self._answer(message, messages.REPLY, result)
+
+    def _serve_create(self, message: Message) -> None:
+        (created_on, local_id), function, args, kwargs = self._unpack_request(message)
+        value = self.rrefs.value_of(RRefId(created_on, local_id))
+        try:
+            value.finish(value=function(*args, **kwargs))
+        except BaseException as error:
+            value.finish(error=rebuild(describe(error, self.name)))
+            raise
+        self._answer(message, messages.REPLY, None)
+
+    def _serve_fetch(self, message: Message) -> None:
+        value = self.rrefs.value_of(RRefId(*self._unpack_request(message)))
+        if value.done():
+            self._answer_with(message, value)
+            return
+        # No thread waits for it.
+        key = object()
+        self._executing.add(key)
+
+        def answer() -> None:
+            try:
+                self._answer_with(message, value)
+            except BaseException as error:
+                self._answer_error(message, error)
+            finally:
+                self._executing.discard(key)
+
+        value.when_done(answer)
+
+    def _answer_with(self, message: Message, value: Future) -> None:
+        self._answer(message, messages.REPLY, value.result_now())
+
+    def _answer_error(self, message: Message, error: BaseException) -> None:
+        self._answer(message, messages.ERROR, tuple(describe(error, self.name)))
+
+    def _answer(self, request: Message, kind: int, value: Any) -> None:
+        packed = pack(value, copy=True)
+        answer = Message(
+            kind,
+            request.peer,
+            packed.body,
+            packed.buffers,
+            call=request.call,
+            context=request.context,
+        )
+        if request.context != NO_CONTEXT and kind == messages.REPLY:
+            self.recorder.record_send(answer, packed.tensors)
+        if request.peer == self.rank:
+            self._send_to_self(answer)
+        else:
+            self.send(answer)
+
+    # -- shutdown --------------------------------------------------------------------------------
+
+    def _counts(self) -> Counts:
+        # Activity before counts: what was active and has ended has counted its messages.
+        active = bool(
+            self._executing or self._calls or self.rrefs.dropped or self.transport.busy
+        )
+        with self._counting:
+            sent = self._sent
+        return Counts(sent, self._received, active)
+
+    def _send_termination(self, outgoing: list[Outgoing]) -> None:
+        for rank, payload in outgoing:
+            body = pack(payload, copy=False).body
+            self.transport.send(Message(messages.TERMINATION, rank, body))
+        if self._termination.stopped:
+            self._stopped.finish()
+
+    def _on_termination(self, message: Message) -> None:
+        payload, _ = unpack(message.body, message.buffers)
+        with self._terminating:
+            outgoing = self._termination.receive(message.peer, payload)
+        self._send_termination(outgoing)
+
+    def join(self, timeout: float) -> None:
+        """Serve until no worker has anything outstanding.  Collective over all workers.
+
+        Args:
+            timeout: Seconds; 0 for no limit.
+
+        Raises:
+            RpcTimeoutError: It took longer.
+        """
+        with self._terminating:
+            outgoing = self._termination.join()
+        self._send_termination(outgoing)
+        deadline = time.monotonic() + timeout if timeout else None
+        if not self.progress.rest(self._stopped, deadline):
+            missing = ""
+            if self.rank == 0:
+                names = [
+                    info.name for info in self.workers if info.id not in self._termination.joined
+                ]
+                missing = f"; not there yet: {', '.join(names)}" if names else ""
+            raise RpcTimeoutError(
+                f"shutdown took longer than {timeout:g} s{missing or '; others still work'}"
+            )
+
+    def close(self, graceful: bool) -> None:
+        """Stop serving; calls still unanswered fail."""
+        self._closed = True
+        if graceful:
+            # The last messages of the termination protocol must have left.
+            deadline = time.monotonic() + _STOP_PATIENCE
+            while self.transport.busy and time.monotonic() < deadline:
+                time.sleep(1e-4)
+        self.progress.stop(_STOP_PATIENCE)
+        error = RuntimeError("RPC was shut down before this call was answered")
+        for call in list(self._calls.values()):
+            call.future.finish(error=error)
+        self._calls.clear()
+        self.recorder.close()
+        self.rrefs.clear()
+
+
+def _arguments(
+    args: Sequence[Any] | None, kwargs: dict[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args is None:
+        args = ()
+    elif not isinstance(args, (tuple, list)):
+        raise TypeError(
+            f"args must be a tuple or a list of arguments, got {type(args).__name__}; for a single "
+            "argument write args=(value,)"
+        )
+    return tuple(args), dict(kwargs) if kwargs else {}

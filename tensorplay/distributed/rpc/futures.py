@@ -1,0 +1,197 @@
+"""Results that are not here yet."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tensorplay.distributed.rpc.current import agent_or_none
+from tensorplay.distributed.transport import Completion
+
+_log = logging.getLogger("tensorplay")
+
+#: A parked thread looks for itself after so long (seconds).
+_PARK_LIMIT = 0.25
+
+# Guards the step from "not done" to "done" of all futures; held for a few instructions only.
+_step = threading.Lock()
+
+
+class Future(Completion):
+    """The result of a call, once it is there.
+
+    >>> from tensorplay.distributed.rpc import Future
+    >>> future = Future()
+    >>> doubled = future.then(lambda f: 2 * f.wait())
+    >>> future.set_result(21)
+    >>> doubled.wait()
+    42
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_decode", "_decoding", "_error", "_value")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callbacks: list[Callable[[], None]] | None = None
+        # Makes the value of what has arrived; run once, by the first thread that asks.
+        self._decode: Callable[[], Any] | None = None
+        self._decoding: Any = None
+        self._error: BaseException | None = None
+        self._value: Any = None
+
+    def done(self) -> bool:
+        """Whether the result, or an exception, is there."""
+        return self.is_done
+
+    def wait(self) -> Any:
+        """Block until the result is there, and return it or raise its exception.
+
+        Local.  A worker that waits goes on serving.
+        """
+        if not self.is_done:
+            self.wait_until(None)
+        return self.result_now()
+
+    def value(self) -> Any:
+        """The result that is there already; raises its exception, if that is the result.
+
+        Raises:
+            RuntimeError: The future is not done yet.
+        """
+        if not self.is_done:
+            raise RuntimeError("value() was called before the future was done: use wait()")
+        return self.result_now()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """A future for ``callback(self)``, which is called once this one is done.
+
+        The callback runs at once if this future is done; otherwise on a thread of the library,
+        where it may wait for other calls.
+        """
+        if not callable(callback):
+            raise TypeError(f"then() needs a callable, got {type(callback).__name__}")
+        result = Future()
+
+        def run() -> None:
+            try:
+                value = callback(self)
+            except Exception as error:
+                result.set_exception(error)
+            else:
+                result.set_result(value)
+
+        self.when_done(run)
+        return result
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Call ``callback(self)`` once this future is done; what it raises is logged."""
+
+        def run() -> None:
+            try:
+                callback(self)
+            except Exception:
+                _log.exception("a callback added by add_done_callback raised")
+
+        self.when_done(run)
+
+    def set_result(self, result: Any) -> None:
+        """Complete the future with a value.
+
+        Raises:
+            RuntimeError: It is complete already.
+        """
+        if not self.finish(value=result):
+            raise RuntimeError("Future can only be marked completed once")
+
+    def set_exception(self, error: BaseException) -> None:
+        """Complete the future with an exception.
+
+        Raises:
+            RuntimeError: It is complete already.
+        """
+        if not isinstance(error, BaseException):
+            raise AssertionError(f"{error!r} is of type {type(error)}, not an Exception.")
+        if not self.finish(error=error):
+            raise RuntimeError("Future can only be marked completed once")
+
+    # -- for the layers of this package ----------------------------------------------------------
+
+    def finish(
+        self,
+        value: Any = None,
+        error: BaseException | None = None,
+        decode: Callable[[], Any] | None = None,
+    ) -> bool:
+        """Complete the future, if it is not yet; whether this call did.
+
+        `decode` makes the value when somebody asks for it.  Any thread, also the polling one:
+        callbacks are handed to a serving thread.
+        """
+        with _step:
+            if self.is_done:
+                return False
+            self._value = value
+            self._error = error
+            self._decode = decode
+            callbacks, self._callbacks = self._callbacks, None
+            self.complete()
+        if callbacks is not None:
+            agent = agent_or_none()
+            for callback in callbacks:
+                if agent is None:
+                    callback()
+                else:
+                    agent.run_soon(callback)
+        return True
+
+    def wait_until(self, deadline: float | None) -> bool:
+        """Wait until done or `deadline` (monotonic seconds); whether it is done."""
+        agent = agent_or_none()
+        if agent is not None:
+            return agent.progress.wait(self, deadline)
+        lock = threading.Lock()
+        lock.acquire()
+        while not self.is_done:
+            seconds = _PARK_LIMIT if deadline is None else deadline - time.monotonic()
+            if seconds <= 0:
+                return False
+            self.park(lock, min(seconds, _PARK_LIMIT))
+        return True
+
+    def result_now(self) -> Any:
+        """The result of a future that is done."""
+        if self._decode is not None:
+            self._decode_once()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _decode_once(self) -> None:
+        with _step:
+            lock = self._decoding
+            if lock is None:
+                # Re-entrant: decoding runs user code, which may look at this future.
+                lock = self._decoding = threading.RLock()
+        with lock:
+            decode = self._decode
+            if decode is None:
+                return
+            try:
+                self._value = decode()
+            except Exception as error:
+                self._error = error
+            self._decode = None
+
+    def when_done(self, run: Callable[[], None]) -> None:
+        """Call `run` once done: now, or under this thread's context on a serving thread."""
+        with _step:
+            if not self.is_done:
+                if self._callbacks is None:
+                    self._callbacks = []
+                agent = agent_or_none()
+                self._callbacks.append(run if agent is None else agent.in_this_context(run))
+                return
+        run()

@@ -1,0 +1,101 @@
+"""Kinds of messages, and the narrow hook by which autograd takes part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensorplay.distributed.transport.wire import Message
+
+if TYPE_CHECKING:
+    from tensorplay.distributed.rpc.agent import Agent
+    from tensorplay.tensor import Tensor
+
+CALL = 1
+REPLY = 2
+ERROR = 3
+CREATE = 4
+FETCH = 5
+DROP = 6
+TERMINATION = 7
+#: Kinds from here on belong to the layers above; see `Agent.handle`.
+FIRST_FREE_KIND = 16
+
+
+class Recorder(Protocol):
+    """What autograd adds to messages."""
+
+    def current(self) -> int:
+        """Id of the context that a call made by this thread now belongs to, or `NO_CONTEXT`."""
+
+    def enter(self, context: int) -> int:
+        """Make `context` this thread's; returns the one it had."""
+
+    def leave(self, before: int) -> None:
+        """Give this thread back the context that `enter` returned."""
+
+    def record_send(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """A message of a context is about to be sent; `tensors` in it require grad.
+
+        Raises RuntimeError if the context has been released.
+        """
+
+    def retract_send(self, message: Message) -> None:
+        """It could not be sent."""
+
+    def announce(self, message: Message) -> None:
+        """The header of a message of a context has arrived.  On the polling thread, in order."""
+
+    def check(self, message: Message) -> None:
+        """Raise if the context of a message that is about to be served has been released."""
+
+    def attach(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """A message has been unpickled; hang its tensors that require grad from its pair."""
+
+    def close(self) -> None:
+        """RPC has shut down."""
+
+
+RecorderFactory = Callable[["Agent"], Recorder]
+_factories: list[RecorderFactory] = []
+
+
+def register_recorder(factory: RecorderFactory) -> None:
+    """Have every agent from now on use the recorder that `factory` makes for it."""
+    _factories[:] = [factory]
+
+
+def make_recorder(agent: Agent) -> Recorder:
+    """The recorder of a new agent."""
+    return _factories[0](agent) if _factories else _NoRecorder()
+
+
+class _NoRecorder:
+    """Without autograd there are no contexts."""
+
+    def current(self) -> int:
+        return -1
+
+    def enter(self, context: int) -> int:
+        return -1
+
+    def leave(self, before: int) -> None:
+        pass
+
+    def record_send(self, message: Message, tensors: Sequence[Any]) -> None:
+        pass
+
+    def retract_send(self, message: Message) -> None:
+        pass
+
+    def announce(self, message: Message) -> None:
+        pass
+
+    def check(self, message: Message) -> None:
+        pass
+
+    def attach(self, message: Message, tensors: Sequence[Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,56 @@
+"""The life of a remotely referenced value: weighted reference counting.
+
+A value starts with the whole weight 1, held by the reference that created it.  Copying a reference
+splits its weight in two halves, one for the copy.  Dropping a reference sends its weight home to
+the owner.  When all of the weight is home, nobody can hold a reference any more, and the owner
+frees the value.
+
+A weight is 2 to the power of minus its *exponent*, and splitting adds one to that: it never runs
+out.  Copying sends no message to the owner, and no order in which drops, copies and the creation
+arrive can free a value too early: the weights out there and those at home always add up to 1.
+
+Pure: no messages, no threads.  The caller serialises access to an `Owner`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class RRefId(NamedTuple):
+    """Identifies a value: the worker that created the first reference, and its count there."""
+
+    created_on: int
+    local_id: int
+
+    def __str__(self) -> str:
+        return f"GloballyUniqueId(created_on={self.created_on}, local_id={self.local_id})"
+
+
+class Owner:
+    """Which of the values on this worker are still referenced."""
+
+    def __init__(self) -> None:
+        self._home: dict[RRefId, Fraction] = {}
+
+    def __len__(self) -> int:
+        return len(self._home)
+
+    def __contains__(self, rref_id: RRefId) -> bool:
+        return rref_id in self._home
+
+    def know(self, rref_id: RRefId) -> None:
+        """A value, or the first news of one: its creation may arrive after its references."""
+        self._home.setdefault(rref_id, Fraction(0))
+
+    def give_back(self, rref_id: RRefId, exponent: int) -> bool:
+        """A reference has been dropped; whether the value is free now."""
+        home = self._home.get(rref_id, Fraction(0)) + Fraction(1, 1 << exponent)
+        if home > 1:
+            raise AssertionError(f"{rref_id}: more weight came home than went out")
+        if home == 1:
+            self._home.pop(rref_id, None)
+            return True
+        self._home[rref_id] = home
+        return False

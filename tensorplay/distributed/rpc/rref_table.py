@@ -1,0 +1,72 @@
+"""One worker's references: the values that it owns, and the drops that it owes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+
+from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.ownership import Owner, RRefId
+
+
+class RRefTable:
+    """The values this worker owns, each as a future, and references dropped here.
+
+    Attributes:
+        dropped: ``(owner, id, exponent)`` of references that are gone.  Finalisers append to it;
+            `take_dropped` empties it.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._ids = itertools.count()
+        self._lock = threading.Lock()
+        self._owner = Owner()
+        self._values: dict[RRefId, Future] = {}
+        self.dropped: deque[tuple[int, RRefId, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def new_id(self) -> RRefId:
+        """An id for a reference created here."""
+        return RRefId(self._rank, next(self._ids))
+
+
+    def value_of(self, rref_id: RRefId) -> Future:
+        """The future of an owned value; a new one, if the first news of it is a reference."""
+        with self._lock:
+            self._owner.know(rref_id)
+            value = self._values.get(rref_id)
+            if value is None:
+                value = self._values[rref_id] = Future()
+        return value
+
+    def give_back(self, rref_id: RRefId, exponent: int) -> None:
+        """Weight has come home."""
+        with self._lock:
+            free = self._owner.give_back(rref_id, exponent)
+            # The value's own finalisers run after the lock has been released.
+            value = self._values.pop(rref_id, None) if free else None
+        del value
+
+    def take_dropped(self) -> dict[int, list[tuple[RRefId, int]]]:
+        """The references dropped here since the last call, by owner; own ones are settled."""
+        by_owner: dict[int, list[tuple[RRefId, int]]] = {}
+        while self.dropped:
+            try:
+                owner, rref_id, exponent = self.dropped.popleft()
+            except IndexError:
+                break
+            if owner == self._rank:
+                self.give_back(rref_id, exponent)
+            else:
+                by_owner.setdefault(owner, []).append((rref_id, exponent))
+        return by_owner
+
+    def clear(self) -> None:
+        """RPC has shut down."""
+        with self._lock:
+            values, self._values = self._values, {}
+        values.clear()

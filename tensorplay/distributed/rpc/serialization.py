@@ -1,0 +1,205 @@
+"""Objects to pickles with out-of-band buffers, and back.
+
+Tensors and remote references are pickled by rules of their own here; anything else by pickle's.
+A tensor that requires grad gets a number in the message, by which the receiver attaches it to the
+graph.  The same object twice in one message stays one object.
+
+*Value semantics.*  A buffer of up to `INLINE_LIMIT` bytes is copied into the frame before the call
+returns.  A longer one is sent from where it lies, so it is copied first unless the caller waits.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tensorplay.distributed.transport.wire import INLINE_LIMIT
+from tensorplay.tensor import Tensor, wrap
+
+#: Shorter arrays of plain numbers travel inside the pickle itself, in bytes.
+_SMALL = 512
+#: Kinds of dtype that their string describes whole.
+_PLAIN_KINDS = frozenset("biufc")
+
+Reducer = Callable[[Any, "Packed"], tuple[Any, ...]]
+_reducers: dict[type, Reducer] = {}
+
+
+def register_reducer(cls: type, reducer: Reducer) -> None:
+    """Pickle instances of `cls` in messages by ``reducer(object, packed)``."""
+    _reducers[cls] = reducer
+
+
+class Packed:
+    """A pickled object, and what the pickling found in it.
+
+    Attributes:
+        body: The pickle.
+        buffers: Its out-of-band buffers.
+        tensors: The tensors in it that require grad, in the order of their numbers.
+        undo: To be called if the message is not sent.
+    """
+
+    __slots__ = ("body", "buffers", "tensors", "undo")
+
+    def __init__(self) -> None:
+        self.body: bytes = b""
+        self.buffers: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.undo: list[Callable[[], None]] = []
+
+    def discard(self) -> None:
+        """Take back what the pickling has done."""
+        for undo in self.undo:
+            undo()
+        self.undo.clear()
+
+
+class _Table(dict[type, Any]):
+    """The dispatch table of one pickler: our own rules first, then those of `copyreg`."""
+
+    def __init__(self, packer: _Packer) -> None:
+        super().__init__()
+        self._packer = packer
+
+    def __missing__(self, cls: type) -> Any:
+        packer = self._packer
+        for base, reducer in _reducers.items():
+            if issubclass(cls, base):
+                reduce = packer.bind(reducer)
+                self[cls] = reduce
+                return reduce
+        if issubclass(cls, Tensor):
+            self[cls] = packer.reduce_tensor
+            return packer.reduce_tensor
+        return copyreg.dispatch_table[cls]
+
+
+class _Packer:
+    """A pickler that is used again and again by one thread."""
+
+    def __init__(self) -> None:
+        self.free = True
+        self._packed = Packed()
+        self._copy = False
+        self._file = io.BytesIO()
+        self._pickler = pickle.Pickler(self._file, protocol=5, buffer_callback=self._take_buffer)
+        self._pickler.dispatch_table = _Table(self)
+
+    def bind(self, reducer: Reducer) -> Callable[[Any], tuple[Any, ...]]:
+        return lambda value: reducer(value, self._packed)
+
+    def pack(self, value: Any, copy: bool) -> Packed:
+        packed = self._packed = Packed()
+        self._copy = copy
+        file = self._file
+        self.free = False
+        try:
+            self._pickler.dump(value)
+            packed.body = file.getvalue()
+        except BaseException:
+            packed.discard()
+            raise
+        finally:
+            self.free = True
+            file.seek(0)
+            file.truncate()
+            self._pickler.clear_memo()
+        return packed
+
+    def _take_buffer(self, buffer: pickle.PickleBuffer) -> None:
+        view = buffer.raw()
+        if self._copy and view.nbytes > INLINE_LIMIT:
+            view = memoryview(np.array(view))
+        self._packed.buffers.append(view)
+
+    def reduce_tensor(self, tensor: Tensor) -> tuple[Any, ...]:
+        array = tensor._array
+        if tensor._requires_grad:
+            tensors = self._packed.tensors
+            number = len(tensors)
+            tensors.append(tensor)
+        else:
+            number = -1
+        dtype = array.dtype
+        if dtype.kind not in _PLAIN_KINDS:
+            return (_tensor_of_array, (array, number))
+        if array.nbytes <= _SMALL:
+            return (_small_tensor, (array.tobytes(), dtype.str, array.shape, number))
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            # Only the bytes of a slice travel; what arrives can be written to.
+            array = array.copy()
+        return (_tensor, (pickle.PickleBuffer(array), dtype.str, array.shape, number))
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.packers: list[_Packer] = [_Packer()]
+        self.tensors: list[tuple[int, Tensor]] = []
+
+
+_thread = _Thread()
+
+
+def pack(value: Any, *, copy: bool) -> Packed:
+    """Pickle `value` for a message.
+
+    Args:
+        value: Anything that pickle takes.
+        copy: Copy long buffers, since their memory may change before they are sent.
+    """
+    packers = _thread.packers
+    packer = packers[-1]
+    if packer.free:
+        return packer.pack(value, copy)
+    # A user's __getstate__ packs again while it is being packed.
+    inner = _Packer()
+    packers.append(inner)
+    try:
+        return inner.pack(value, copy)
+    finally:
+        packers.pop()
+
+
+def unpack(body: Any, buffers: Any) -> tuple[Any, list[Tensor]]:
+    """The object of a message, and its tensors that require grad in the order of their numbers."""
+    thread = _thread
+    before = thread.tensors
+    thread.tensors = found = []
+    try:
+        value = pickle.loads(body, buffers=buffers)
+    finally:
+        thread.tensors = before
+    if len(found) > 1:
+        found.sort(key=_number)
+    return value, [tensor for _, tensor in found]
+
+
+def _number(entry: tuple[int, Tensor]) -> int:
+    return entry[0]
+
+
+def _small_tensor(data: bytes, dtype: str, shape: tuple[int, ...], number: int) -> Tensor:
+    return _received(np.ndarray(shape, dtype, bytearray(data)), number)
+
+
+def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], number: int) -> Tensor:
+    return _received(np.ndarray(shape, dtype, buffer), number)
+
+
+def _tensor_of_array(array: np.ndarray[Any, Any], number: int) -> Tensor:
+    return _received(array, number)
+
+
+def _received(array: np.ndarray[Any, Any], number: int) -> Tensor:
+    tensor = wrap(array)
+    if number >= 0:
+        tensor._requires_grad = True
+        _thread.tensors.append((number, tensor))
+    return tensor

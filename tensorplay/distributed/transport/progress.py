@@ -1,0 +1,463 @@
+"""Who polls the transport, and who executes what it brings.
+
+Handing a message from thread to thread costs more than the message itself.  So the thread that
+needs progress makes it:
+
+* A thread that waits for a reply polls by itself until its own reply is there.
+* While nobody waits, one *serving thread* polls, and executes at once the requests it receives.
+* A waiting thread may hold the user's locks, so it never executes somebody else's request on its
+  own stack: it puts it into the queue and wakes a serving thread.
+
+The **token** is the right to poll; one thread has it at a time.  A serving thread gives it up while
+it executes a request, since that request may block.  A further serving thread, the *standby*, looks
+in about every millisecond while requests are being executed, and takes over when nobody has polled
+since it last looked.  There is always one, so no number of blocked requests can starve a worker.
+
+Invariants:
+
+1. Whoever gives up the token while other threads wait wakes one of them.
+2. A task put into the queue finds an idle serving thread, or a new one is started.
+3. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked` before
+   it reads `is_done`.  So no wake-up is lost.
+4. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
+   parked thread looks for itself within `_PARK_LIMIT`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tensorplay.distributed.transport.base import Transport
+from tensorplay.distributed.transport.wire import Message
+
+#: After the last message a serving thread goes on polling without sleeping for so long (seconds).
+_HOT = 0.5e-3
+#: A waiting thread spins for so long before it begins to sleep between polls (seconds).
+_SPIN = 2e-3
+#: Sleeps grow with the silence: this share of it ...
+_SLEEP_SHARE = 1 / 8
+#: ... up to this, for a serving thread and for a waiting one (seconds).
+_LONGEST_SLEEP = 2e-3
+_LONGEST_WAITING_SLEEP = 0.25e-3
+#: With transfers under way nobody sleeps longer than this (seconds): over TCP they go on only while
+#: somebody polls.
+_LONGEST_BUSY_SLEEP = 50e-6
+#: How often the standby looks in while requests are being executed (seconds).
+_STANDBY_INTERVAL = 1e-3
+#: ... less and less often while others poll anyway (seconds).
+_LONGEST_STANDBY_INTERVAL = 4e-3
+#: It goes to sleep until woken when nothing has been executed for so long (seconds).
+_STANDBY_PATIENCE = 0.1
+#: A parked thread looks for itself after so long (seconds).
+_PARK_LIMIT = 0.25
+#: Polls between looks at the clock.
+_POLLS_PER_LOOK = 32
+#: A wait of more polls than this is a long one.
+_LONG_WAIT = 1000
+#: Idle serving threads kept beyond the standby.
+_SPARE_THREADS = 2
+
+# os.sched_yield keeps the interpreter lock before Python 3.12: a worker's computing thread would
+# stand still while another process has the core.  A foreign function call lets it go.
+_yield: Callable[[], Any] = ctypes.CDLL(None).sched_yield
+
+Task = Callable[[], None]
+
+
+class Completion:
+    """Something that will be done, once, by any thread; what a waiting thread waits for.
+
+    Attributes:
+        is_done: Whether it is.
+    """
+
+    __slots__ = ("_parked", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._parked: list[Any] = []
+
+    def complete(self) -> None:
+        """Mark it done and wake the threads parked on it."""
+        self.is_done = True
+        for lock in tuple(self._parked):
+            _wake(lock)
+
+    def park(self, lock: Any, seconds: float) -> None:
+        """Sleep on this thread's own `lock` until done, woken otherwise, or `seconds` are over."""
+        self._parked.append(lock)
+        try:
+            if not self.is_done:
+                lock.acquire(timeout=seconds)
+        finally:
+            self._parked.remove(lock)
+
+
+def _wake(lock: Any) -> None:
+    # A parking lock is held by its thread except while a wake-up is pending.  Two wakers may race.
+    try:
+        lock.release()
+    except RuntimeError:
+        return
+
+
+class _ThreadLock(threading.local):
+    """Each thread's parking lock, held; releasing it wakes the thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+
+_own = _ThreadLock()
+
+
+class Progress:
+    """The progress engine of one worker.
+
+    Args:
+        transport: What to poll.
+        receive: Called by the polling thread with each message the transport returns.  Must be
+            quick, must not block and must not run user code; what has to be executed it returns as
+            a task.
+        tick: Called by the polling thread now and then with the time; for timeouts.
+        crashed: Called when polling or a task raises, which is a fault of the library or of MPI.
+        name: Name of the worker, for thread names.
+        enter: Called first on every serving thread.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        receive: Callable[[Message], Task | None],
+        tick: Callable[[float], None],
+        crashed: Callable[[BaseException], None],
+        name: str,
+        enter: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._receive = receive
+        self._tick = tick
+        self._crashed = crashed
+        self._name = name
+        self._enter = enter
+        self._token = threading.Lock()
+        #: Parking locks of the threads inside `wait`.
+        self._waiting: set[Any] = set()
+        #: Tasks for serving threads.
+        self._queue: deque[Task] = deque()
+        #: Parking locks of serving threads that are asleep and may be given a task.
+        self._idle: deque[Any] = deque()
+        # Counts polls, so that the standby can see whether somebody polls.
+        self._polls = 0
+        self._executed_at = 0.0
+        self._standby_asleep = False
+        # A serving thread polls, or sleeps between polls.
+        self._in_charge = False
+        self._last_message_at = 0.0
+        self._stopping = False
+        self._threads: set[threading.Thread] = set()
+        self._thread_count = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start to serve."""
+        self._last_message_at = time.monotonic()
+        self._spawn()
+        self._spawn()
+
+    def stop(self, timeout: float) -> None:
+        """Stop serving; waits up to `timeout` seconds for the threads to end."""
+        self._stopping = True
+        deadline = time.monotonic() + timeout
+        for thread in tuple(self._threads):
+            while thread.is_alive() and time.monotonic() < deadline:
+                while self._idle:
+                    self._wake_idle()
+                thread.join(0.002)
+
+    @property
+    def thread_count(self) -> int:
+        """Serving threads alive."""
+        return len(self._threads)
+
+    @property
+    def idle_count(self) -> int:
+        """Serving threads that wait for work."""
+        return len(self._idle)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def submit(self, task: Task) -> None:
+        """Have a serving thread execute `task`.  Any thread."""
+        self._queue.append(task)
+        if not self._wake_idle():
+            self._spawn()
+
+    def _wake_idle(self) -> bool:
+        try:
+            lock = self._idle.popleft()
+        except IndexError:
+            return False
+        _wake(lock)
+        return True
+
+    def _spawn(self) -> None:
+        with self._lock:
+            if self._stopping:
+                return
+            self._thread_count += 1
+            thread = threading.Thread(
+                target=self._serve,
+                name=f"tensorplay {self._name} serving {self._thread_count}",
+                daemon=True,
+            )
+            self._threads.add(thread)
+        thread.start()
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        completion: Completion,
+        deadline: float | None = None,
+        mine: Callable[[Task], bool] | None = None,
+    ) -> bool:
+        """Wait, polling, until `completion` is done or `deadline` (monotonic seconds) has passed.
+
+        `mine` tells which tasks this thread may execute itself, since it is waiting for them.
+        Returns whether it is done.
+        """
+        if completion.is_done:
+            return True
+        lock = _own.lock
+        waiting = self._waiting
+        waiting.add(lock)
+        began = self._polls
+        token = self._token
+        try:
+            while not completion.is_done:
+                if not self._stopping and token.acquire(blocking=False):
+                    try:
+                        self._poll_for(completion, deadline, lock, mine)
+                    finally:
+                        token.release()
+                else:
+                    seconds = _PARK_LIMIT
+                    if deadline is not None:
+                        seconds = min(seconds, deadline - time.monotonic())
+                    if seconds > 0:
+                        completion.park(lock, seconds)
+                if deadline is not None and not completion.is_done and time.monotonic() >= deadline:
+                    return False
+            return True
+        finally:
+            waiting.discard(lock)
+            if waiting:
+                self._wake_waiting()
+            elif self._polls - began > _LONG_WAIT:
+                # Polling goes on without a gap.  After a short wait the standby's own look is
+                # soon enough: waking it each time would cost more than the call.
+                self._wake_idle()
+
+    def rest(self, completion: Completion, deadline: float | None = None) -> bool:
+        """Like `wait`, but without polling: for a thread that leaves serving to others."""
+        lock = _own.lock
+        while not completion.is_done:
+            seconds = _PARK_LIMIT
+            if deadline is not None:
+                seconds = min(seconds, deadline - time.monotonic())
+                if seconds <= 0:
+                    return False
+            completion.park(lock, seconds)
+        return True
+
+    def _wake_waiting(self) -> None:
+        # list() of a set is atomic under the interpreter lock; iterating over it is not.
+        for lock in list(self._waiting)[:1]:
+            _wake(lock)
+
+    def _poll_for(
+        self,
+        completion: Completion,
+        deadline: float | None,
+        lock: Any,
+        mine: Callable[[Task], bool] | None,
+    ) -> None:
+        poll = self._transport.poll
+        misses = 0
+        since = 0.0
+        while not completion.is_done:
+            self._polls += 1
+            message = poll()
+            if message is not None:
+                task = self._receive(message)
+                if task is not None:
+                    if mine is not None and mine(task):
+                        task()
+                    else:
+                        self.submit(task)
+                misses = 0
+                since = 0.0
+                continue
+            misses += 1
+            if misses % _POLLS_PER_LOOK:
+                _yield()
+                continue
+            now = time.monotonic()
+            self._tick(now)
+            if deadline is not None and now >= deadline:
+                return
+            if not since:
+                since = now
+            silence = now - since
+            if silence > _SPIN:
+                seconds = min(silence * _SLEEP_SHARE, _LONGEST_WAITING_SLEEP)
+                if self._transport.busy:
+                    seconds = _LONGEST_BUSY_SLEEP
+                completion.park(lock, seconds)
+                misses = _POLLS_PER_LOOK - 1
+            if self._stopping:
+                return
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        lock = _own.lock
+        looked_at = -1
+        interval = _STANDBY_INTERVAL
+        try:
+            self._enter()
+            while not self._stopping:
+                if self._queue:
+                    self._execute_queued()
+                elif self._may_poll(looked_at) and self._token.acquire(blocking=False):
+                    task = self._poll_to_serve(lock)
+                    if task is not None:
+                        task()
+                elif len(self._idle) > _SPARE_THREADS:
+                    return
+                else:
+                    looked_at = self._polls
+                    interval = self._stand_by(lock, interval)
+                    continue
+                looked_at = -1
+                interval = _STANDBY_INTERVAL
+        except BaseException as error:
+            self._crashed(error)
+        finally:
+            self._threads.discard(threading.current_thread())
+
+    def _may_poll(self, looked_at: int) -> bool:
+        # While threads wait they poll; a serving thread steps in only if they have not done so
+        # since it looked.
+        return not self._waiting or looked_at == self._polls
+
+    def _execute_queued(self) -> None:
+        try:
+            task = self._queue.popleft()
+        except IndexError:
+            return
+        self._executed_at = time.monotonic()
+        task()
+
+    def _stand_by(self, lock: Any, interval: float) -> float:
+        """Sleep until woken, or for `interval`; the interval to use next time."""
+        seconds = interval
+        if self._in_charge:
+            # The serving thread in charge stores the time before it reads `_standby_asleep`, and
+            # this thread reads the time after it has set `_standby_asleep`: one of them sees.
+            self._standby_asleep = True
+            if time.monotonic() - self._executed_at > _STANDBY_PATIENCE:
+                seconds = -1.0
+            else:
+                self._standby_asleep = False
+        if self._sleep(lock, seconds):
+            return _STANDBY_INTERVAL
+        return min(2 * interval, _LONGEST_STANDBY_INTERVAL)
+
+    def _sleep(self, lock: Any, seconds: float) -> bool:
+        """Sleep where a task can wake this serving thread; whether something did."""
+        self._idle.append(lock)
+        woken = bool(self._queue or self._stopping) or lock.acquire(timeout=seconds)
+        try:
+            self._idle.remove(lock)
+        except ValueError:
+            # Whoever took it off the list has released the lock, or is about to: the next sleep
+            # may end early, which does no harm.
+            return True
+        return woken
+
+    def _poll_to_serve(self, lock: Any) -> Task | None:
+        """Poll, having the token, until there is something to execute or others wait.
+
+        Gives the token up; returns the task, if a message brought one.
+        """
+        token = self._token
+        poll = self._transport.poll
+        misses = 0
+        have_token = True
+        self._in_charge = True
+        try:
+            while not (self._stopping or self._queue):
+                self._polls += 1
+                message = poll()
+                if message is not None:
+                    misses = 0
+                    self._last_message_at = 0.0
+                    task = self._receive(message)
+                    if task is not None:
+                        self._before_executing()
+                        return task
+                    continue
+                if self._waiting:
+                    return None
+                misses += 1
+                if misses % _POLLS_PER_LOOK:
+                    _yield()
+                    continue
+                now = time.monotonic()
+                self._tick(now)
+                seconds = self._pause(now)
+                if seconds:
+                    # A thread that begins to wait in the meantime finds the token free.
+                    token.release()
+                    have_token = False
+                    self._sleep(lock, seconds)
+                    have_token = token.acquire(blocking=False)
+                    if not have_token:
+                        return None
+                    misses = _POLLS_PER_LOOK - 1
+            return None
+        finally:
+            self._in_charge = False
+            if have_token:
+                token.release()
+            if self._waiting:
+                self._wake_waiting()
+
+    def _pause(self, now: float) -> float:
+        """How long to sleep before the next poll, in proportion to the silence (seconds)."""
+        if not self._last_message_at:
+            self._last_message_at = now
+        silence = now - self._last_message_at
+        if silence < _HOT:
+            return 0.0
+        if self._transport.busy:
+            return _LONGEST_BUSY_SLEEP
+        return min(silence * _SLEEP_SHARE, _LONGEST_SLEEP)
+
+    def _before_executing(self) -> None:
+        """See to it that somebody can poll while this thread executes a request."""
+        self._executed_at = time.monotonic()
+        if self._standby_asleep:
+            self._standby_asleep = False
+            if not self._wake_idle():
+                self._spawn()
+        elif not self._idle:
+            self._spawn()

@@ -1,0 +1,193 @@
+"""Tensors that share memory, and writing into them.
+
+A view shares its base's array and its version counter.  So that a write through one of them is
+differentiated exactly, each knows of the other (`Tensor._alias`):
+
+* a base holds a `Views`: weak references to its views;
+* a view holds ``(base, steps)``: how to make it anew from its base.  `steps` is ``None`` for a view
+  that was made while recording was off, which has no place in the graph.
+
+A write that is recorded gives the base a node that merges the old values with the written ones, and
+then makes the nodes of all the base's living views anew.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Optional, TypeAlias
+
+import numpy as np
+
+from tensorplay.autograd.grad_mode import grad_mode
+from tensorplay.autograd.graph import Node
+from tensorplay.autograd.hooks import RETAIN, hooks_of, retains_grad
+from tensorplay.ops import dual
+from tensorplay.ops.recording import edge_of
+from tensorplay.tensor import Tensor, wrap
+
+#: One operation that makes a view of its argument.
+Step = Callable[[Tensor], Tensor]
+#: The operations that lead from a base to a view, linked from the last to the first.
+Steps: TypeAlias = "tuple[Optional[Steps], Step]"
+
+
+class Views(list["weakref.ref[Tensor]"]):
+    """The views of a base; those that are gone are forgotten when the list has doubled."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 16
+
+    def add(self, view: Tensor) -> None:
+        if len(self) >= self.limit:
+            self[:] = [ref for ref in self if ref() is not None]
+            self.limit = 2 * len(self) + 16
+        self.append(weakref.ref(view))
+
+    def living(self) -> list[Tensor]:
+        return [view for ref in self if (view := ref()) is not None]
+
+
+def view(source: Tensor, array: Any, node: Node | None, step: Step) -> Tensor:
+    """The result of an operation that may share its input's memory.
+
+    Args:
+        source: The input.
+        array: The result: a view of the input's array, or a copy where NumPy had to make one.
+        node: The result's node, or None.
+        step: The operation itself, as a function of the input.
+    """
+    tensor = wrap(array, node)
+    own = source._array
+    owner = array.base
+    if owner is not own and (owner is None or owner is not own.base):
+        return tensor
+    tensor._version = source._version
+    alias = source._alias
+    if alias.__class__ is tuple:
+        base, before = alias
+        lost = before is None
+    else:
+        base, before, lost = source, None, False
+    if lost or (source._requires_grad and not grad_mode.enabled):
+        tensor._alias = (base, None)
+        return tensor
+    tensor._alias = (base, (before, step))
+    views = base._alias
+    if views is None:
+        views = base._alias = Views()
+    views.add(tensor)
+    return tensor
+
+
+def replayed(steps: Steps, base: Tensor) -> Tensor:
+    """The view that the steps make of a base."""
+    ordered = []
+    link: Steps | None = steps
+    while link is not None:
+        link, step = link
+        ordered.append(step)
+    for step in reversed(ordered):
+        base = step(base)
+    return base
+
+
+class CopySlices(Node):
+    """A write through a view: where the view is, the base's values come from elsewhere."""
+
+    __slots__ = ()
+    lift = (None, None)
+
+    def rule(self, grad: Any, steps: Steps, layout: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+        """Edges: the base as it was before, the written values."""
+        # In the base's own memory layout, so that the steps make views of it as they did before.
+        untouched = np.ones_like(layout, dtype=np.bool_, subok=False)
+        touched = replayed(steps, wrap(untouched))._array
+        if not np.may_share_memory(touched, untouched):
+            raise RuntimeError("an in-place write through this view cannot be differentiated")
+        touched[...] = False
+        if isinstance(grad, Tensor):
+            inside = replayed(steps, grad)
+        else:
+            inside = replayed(steps, wrap(grad))._array
+        return (dual.where(untouched, grad), inside)
+
+
+class FillBackward0(Node):
+    """A write of constants: nothing of the old values is left."""
+
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (dual.zeros_like(grad),)
+
+
+def is_recorded(target: Tensor, *sources: Tensor) -> bool:
+    """Whether a write of the sources into `target` changes the graph."""
+    if not grad_mode.enabled:
+        return False
+    alias = target._alias
+    if target._requires_grad or (alias.__class__ is tuple and alias[0]._requires_grad):
+        return True
+    return any([source._requires_grad for source in sources])
+
+
+def write(target: Tensor, result: Tensor) -> None:
+    """Put the values of `result` (same shape and type) into the memory of `target`, recorded.
+
+    Raises:
+        RuntimeError: As `check_writable`.
+    """
+    check_writable(target)
+    target._array[...] = result._array
+    target._version[0] += 1
+    alias = target._alias
+    if alias.__class__ is tuple:
+        base, steps = alias
+        node = CopySlices((edge_of(base), edge_of(result)), (steps, base._array))
+    else:
+        base = target
+        node = result._node or FillBackward0((edge_of(target),))
+    _rebase(base, node)
+    if base._alias is not None:
+        for living in base._alias.living():
+            _rebase(living, replayed(living._alias[1], base)._node)
+
+
+def check_writable(target: Tensor) -> None:
+    """Raise if a recorded write into `target` is not allowed.
+
+    Raises:
+        RuntimeError: It is a leaf that requires grad, a view of one, or a view that has no place in
+            the graph because recording was off when it was made.
+    """
+    if target._requires_grad and target._node is None:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if target._alias.__class__ is not tuple:
+        return
+    base, steps = target._alias
+    if base._requires_grad and base._node is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if steps is None:
+        raise RuntimeError(
+            "a view that was created in no_grad mode is being modified in place with grad mode "
+            "enabled. Make the view outside of no_grad, or write to it inside."
+        )
+
+
+def _rebase(tensor: Tensor, node: Node | None) -> None:
+    if retains_grad(tensor):
+        # The gradient to keep is that of the new values.
+        hooks = hooks_of(tensor)
+        keep = hooks.pop(RETAIN)
+        tensor._node = node
+        hooks_of(tensor)[RETAIN] = keep
+    tensor._node = node
+    tensor._requires_grad = node is not None

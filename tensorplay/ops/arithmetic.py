@@ -1,0 +1,239 @@
+"""Addition, subtraction, multiplication, division, negation.
+
+These are the hot operations: on small tensors their cost is Python's, not NumPy's.  So each is one
+function, made by a factory below, that does everything in line: no call but the ufunc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.grad_mode import grad_mode
+from tensorplay.autograd.graph import Node
+from tensorplay.ops.recording import common, edge_of, stretch, wanted
+from tensorplay.tensor import Tensor, wrap
+
+Operator = Callable[[Any, Any], Tensor]
+
+_new: Any = object.__new__
+_ndarray = np.ndarray
+_asarray = np.asarray
+
+
+class AddBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (grad, grad)
+
+
+class SubBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (grad, None if self.edges[1] is None else -grad)
+
+
+class MulBackward0(Node):
+    __slots__ = ()
+    lift = (0, 1)
+
+    def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
+        return (None if b is None else grad * b, None if a is None else grad * a)
+
+
+class DivBackward0(Node):
+    __slots__ = ()
+    lift = (0, 1)
+
+    def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
+        quotient = grad / b
+        return (quotient, None if a is None else -quotient * (a / b))
+
+
+class NegBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (-grad,)
+
+
+def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
+    """An operator whose gradient does not depend on its operands."""
+
+    def operator(a: Any, b: Any) -> Tensor:
+        x = a._array
+        if b.__class__ is Tensor or isinstance(b, Tensor):
+            y = b._array
+            if x.dtype is not y.dtype:
+                return _mixed(operator, a, b)
+            other = b._requires_grad
+            out = ufunc(x, y)
+        elif b.__class__ is float or b.__class__ is int:
+            out = ufunc(x, b)
+            if out.dtype is not x.dtype:
+                return _mixed(operator, a, b)
+            y = None
+            other = False
+        else:
+            return _mixed(operator, a, b)
+        tensor = _new(Tensor)
+        tensor._array = out if out.__class__ is _ndarray else _asarray(out)
+        tensor._grad = None
+        tensor._hooks = None
+        tensor._alias = None
+        tensor._version = [0]
+        if grad_mode.enabled and (a._requires_grad or other):
+            node = _new(node_class)
+            left = (a._node or a) if a._requires_grad else None
+            right = (b._node or b) if other else None
+            if y is not None and x.shape != y.shape:
+                left = stretch(left, x.shape, out.shape)
+                right = stretch(right, y.shape, out.shape)
+            node.edges = (left, right)
+            node.saved = ()
+            node.versions = ()
+            node.stamp = 0
+            node._hooks = None
+            tensor._node = node
+            tensor._requires_grad = True
+        else:
+            tensor._node = None
+            tensor._requires_grad = False
+        return tensor
+
+    return operator
+
+
+def _product_operator(
+    ufunc: Any, node_class: type[Node], *, keeps_right: bool, divide: bool
+) -> Operator:
+    """An operator whose rule needs its operands: for each gradient at least the other operand.
+
+    Args:
+        keeps_right: The gradient of the right operand needs that operand too.
+        divide: Integers give floating-point numbers.
+    """
+
+    def operator(a: Any, b: Any) -> Tensor:
+        x = a._array
+        if b.__class__ is Tensor or isinstance(b, Tensor):
+            y = b._array
+            if x.dtype is not y.dtype:
+                return _mixed(operator, a, b, divide)
+            other = b._requires_grad
+            out = ufunc(x, y)
+            if divide and out.dtype is not x.dtype:
+                return _mixed(operator, a, b, divide)
+        elif b.__class__ is float or b.__class__ is int:
+            out = ufunc(x, b)
+            if out.dtype is not x.dtype:
+                return _mixed(operator, a, b, divide)
+            y = b
+            other = None
+        else:
+            return _mixed(operator, a, b, divide)
+        tensor = _new(Tensor)
+        tensor._array = out if out.__class__ is _ndarray else _asarray(out)
+        tensor._grad = None
+        tensor._hooks = None
+        tensor._alias = None
+        tensor._version = [0]
+        if grad_mode.enabled and (a._requires_grad or other):
+            node = _new(node_class)
+            left = (a._node or a) if a._requires_grad else None
+            if other is None:
+                node.edges = (left, None)
+                node.saved = (None, y)
+                node.versions = ()
+                node.stamp = 0
+            else:
+                right = (b._node or b) if other else None
+                if x.shape != y.shape:
+                    left = stretch(left, x.shape, out.shape)
+                    right = stretch(right, y.shape, out.shape)
+                node.edges = (left, right)
+                if right is None:
+                    version = b._version
+                    node.saved = (None, y)
+                    node.versions = (version,)
+                    node.stamp = version[0]
+                elif left is None and not keeps_right:
+                    version = a._version
+                    node.saved = (x, None)
+                    node.versions = (version,)
+                    node.stamp = version[0]
+                else:
+                    version = a._version
+                    second = b._version
+                    node.saved = (x, y)
+                    node.versions = (version, second)
+                    node.stamp = version[0] + second[0]
+            node._hooks = None
+            tensor._node = node
+            tensor._requires_grad = True
+        else:
+            tensor._node = None
+            tensor._requires_grad = False
+        return tensor
+
+    return operator
+
+
+def _mixed(operator: Operator, a: Tensor, b: Any, divide: bool = False) -> Tensor:
+    """Bring the operands to one type, then operate."""
+    pair = common(a, b, divide)
+    # Python then tries the other operand's method, and raises TypeError if that fails too.
+    return NotImplemented if pair is None else operator(*pair)
+
+
+def reflected(operator: Operator, divide: bool = False) -> Operator:
+    """The operator with a left operand that is not a tensor."""
+
+    def reflected_operator(b: Tensor, a: Any) -> Tensor:
+        pair = common(b, a, divide)
+        if pair is None:
+            return NotImplemented
+        b, a = pair
+        return operator(a if isinstance(a, Tensor) else wrap(np.array(a, b._array.dtype)), b)
+
+    return reflected_operator
+
+
+add_operator = _sum_operator(np.add, AddBackward0)
+sub_operator = _sum_operator(np.subtract, SubBackward0)
+mul_operator = _product_operator(np.multiply, MulBackward0, keeps_right=False, divide=False)
+div_operator = _product_operator(np.divide, DivBackward0, keeps_right=True, divide=True)
+
+
+def neg(input: Tensor) -> Tensor:
+    """The negative of each element."""
+    node = NegBackward0((edge_of(input),)) if wanted(input) else None
+    return wrap(np.negative(input._array), node)
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input + alpha * other``; shapes broadcast."""
+    result: Tensor = input + (other if alpha == 1 else other * alpha)
+    return result
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input - alpha * other``; shapes broadcast."""
+    result: Tensor = input - (other if alpha == 1 else other * alpha)
+    return result
+
+
+def mul(input: Any, other: Any) -> Tensor:
+    """``input * other``; shapes broadcast."""
+    result: Tensor = input * other
+    return result
+
+
+def div(input: Any, other: Any) -> Tensor:
+    """``input / other``; shapes broadcast, and integers give floating-point numbers."""
+    result: Tensor = input / other
+    return result

@@ -1,0 +1,126 @@
+"""Comparisons and tests.  Their results are booleans, which have no gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.ops.recording import common, common_tensors
+from tensorplay.ops.reduction import Dim, axes_of
+from tensorplay.tensor import Tensor, wrap
+
+
+def _comparison(ufunc: Any, name: str, doc: str) -> Any:
+    def compare(input: Tensor, other: Any) -> Tensor:
+        x = input._array
+        if other.__class__ is float or other.__class__ is int:
+            return wrap(ufunc(x, other))
+        if isinstance(other, Tensor) and other._array.dtype is x.dtype:
+            return wrap(ufunc(x, other._array))
+        pair = common(input, other)
+        if pair is None:
+            return NotImplemented
+        a, b = pair
+        return wrap(ufunc(a._array, b._array if isinstance(b, Tensor) else b))
+
+    compare.__name__ = compare.__qualname__ = name
+    compare.__doc__ = doc
+    return compare
+
+
+eq = _comparison(np.equal, "eq", "Whether the elements are equal, one by one.")
+ne = _comparison(np.not_equal, "ne", "Whether the elements differ, one by one.")
+lt = _comparison(np.less, "lt", "Whether each element is less than the other's.")
+le = _comparison(np.less_equal, "le", "Whether each element is at most the other's.")
+gt = _comparison(np.greater, "gt", "Whether each element is greater than the other's.")
+ge = _comparison(np.greater_equal, "ge", "Whether each element is at least the other's.")
+
+
+def _bitwise(ufunc: Any) -> Any:
+    def combine(input: Tensor, other: Any) -> Tensor:
+        pair = common(input, other)
+        if pair is None:
+            return NotImplemented
+        a, b = pair
+        return wrap(ufunc(a._array, b._array if isinstance(b, Tensor) else b))
+
+    return combine
+
+
+bitwise_and = _bitwise(np.bitwise_and)
+bitwise_or = _bitwise(np.bitwise_or)
+bitwise_xor = _bitwise(np.bitwise_xor)
+
+
+def bitwise_not(input: Tensor) -> Tensor:
+    """The negation of booleans, the complement of integers."""
+    return wrap(np.invert(input._array))
+
+
+def logical_not(input: Tensor) -> Tensor:
+    """Whether each element is zero."""
+    return wrap(np.logical_not(input._array))
+
+
+def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements are nonzero, in the whole or along dimensions."""
+    x = input._array
+    return wrap(np.logical_and.reduce(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+
+
+def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Whether any element is nonzero, in the whole or along dimensions."""
+    x = input._array
+    return wrap(np.logical_or.reduce(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Whether each element is NaN."""
+    return wrap(np.isnan(input._array))
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Whether each element is infinite."""
+    return wrap(np.isinf(input._array))
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Whether each element is neither infinite nor NaN."""
+    return wrap(np.isfinite(input._array))
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are the same."""
+    return bool(np.array_equal(input._array, other._array))
+
+
+def isclose(
+    input: Tensor, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether ``|input - other| <= atol + rtol * |other|``, one by one."""
+    a, b = common_tensors(input, other, "other")
+    return wrap(np.isclose(a._array, b._array, rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+def allclose(
+    input: Tensor, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether `isclose` holds for all elements.
+
+    >>> import tensorplay as tp
+    >>> tp.allclose(tp.tensor([1.0]), tp.tensor([1.0 + 1e-7]))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
+    """Where the elements that are not zero stand: one row of indices for each.
+
+    With `as_tuple`, one tensor of indices for each dimension instead.
+    """
+    found = np.nonzero(np.atleast_1d(input._array))
+    if as_tuple:
+        return tuple([wrap(indices) for indices in found])
+    return wrap(np.stack(found, axis=1)[:, : input._array.ndim])

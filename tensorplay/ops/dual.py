@@ -1,0 +1,91 @@
+"""Helpers that backward rules use on arrays and on tensors alike.
+
+A rule is written once; the engine calls it with NumPy arrays, or with tensors when the pass is to
+be recorded.  Operators and the methods that both types share need no help.  What NumPy has only as
+a function, or calls by another name, is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.tensor import Tensor, wrap
+
+_sum = np.add.reduce
+
+
+def sum_over(value: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
+    """The sum over some axes."""
+    if isinstance(value, Tensor):
+        return value.sum(axes, keepdims)
+    return _sum(value, axis=axes, keepdims=keepdims)
+
+
+def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
+    """Undo broadcasting: sum `value` over the axes along which `shape` was stretched."""
+    have = value.shape
+    if have == shape:
+        return value
+    extra = len(have) - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        i + extra for i, size in enumerate(shape) if size == 1 and have[i + extra] != 1
+    )
+    total = sum_over(value, axes, True)
+    return total.reshape(shape) if extra else total
+
+
+def spread(value: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast to `shape`."""
+    if isinstance(value, Tensor):
+        return value.broadcast_to(shape)
+    return np.broadcast_to(value, shape)
+
+
+def cast(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The value with another element type."""
+    if isinstance(value, Tensor):
+        return value.to(dtype)
+    return value.astype(dtype, copy=False)
+
+
+def swap_last(value: Any) -> Any:
+    """The transpose of a matrix, or of a stack of matrices."""
+    return value.swapaxes(-1, -2)
+
+
+def permuted(value: Any, axes: tuple[int, ...]) -> Any:
+    """The value with its axes in another order."""
+    if isinstance(value, Tensor):
+        return value.permute(axes)
+    return value.transpose(axes)
+
+
+def exp(value: Any) -> Any:
+    return value.exp() if isinstance(value, Tensor) else np.exp(value)
+
+
+def log(value: Any) -> Any:
+    return value.log() if isinstance(value, Tensor) else np.log(value)
+
+
+def array(value: Any) -> Any:
+    """The values themselves, outside any graph."""
+    return value._array if isinstance(value, Tensor) else value
+
+
+def where(condition: Any, value: Any, other: Any = 0) -> Any:
+    """`value` where `condition` (always an array) holds, `other` elsewhere."""
+    if isinstance(value, Tensor):
+        return value.where(wrap(condition), other)
+    if isinstance(other, Tensor):
+        return other.where(wrap(~condition), value)
+    return np.where(condition, value, other)
+
+
+def zeros_like(value: Any) -> Any:
+    """Zeros of the value's shape and type; never part of a graph."""
+    array = value._array if isinstance(value, Tensor) else value
+    zeros = np.zeros(array.shape, array.dtype)
+    return wrap(zeros) if isinstance(value, Tensor) else zeros

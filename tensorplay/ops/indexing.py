@@ -1,0 +1,117 @@
+"""Indexing: every kind that NumPy has, with tensors as indices too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops.aliasing import view
+from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.tensor import Tensor, wrap
+
+_BASIC = (int, slice, type(None), type(Ellipsis))
+
+
+class SliceBackward0(Node):
+    """Integers, slices, None and ``...``: a view, each element at most once."""
+
+    __slots__ = ()
+    lift = (None, None)
+
+    def rule(self, grad: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return (scatter(grad, index, shape, False),)
+
+
+class IndexBackward0(Node):
+    """Arrays among the indices: a copy, in which an element may stand several times."""
+
+    __slots__ = ()
+    lift = (None, None)
+
+    def rule(self, grad: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return (scatter(grad, index, shape, True),)
+
+
+class ScatterBackward0(Node):
+    """The gradient of an indexing, recorded."""
+
+    __slots__ = ()
+
+    def rule(self, grad: Any, index: Any) -> tuple[Any, ...]:
+        return (grad[index],)
+
+
+def scatter(value: Any, index: Any, shape: tuple[int, ...], repeated: bool) -> Any:
+    """Zeros of `shape` with `value` added at `index`; the adjoint of indexing."""
+    array = value._array if isinstance(value, Tensor) else value
+    out = np.zeros(shape, array.dtype)
+    if repeated and _may_repeat(index):
+        np.add.at(out, index, array)
+    else:
+        out[index] = array
+    if not isinstance(value, Tensor):
+        return out
+    return wrap(out, ScatterBackward0((edge_of(value),), (index,)) if wanted(value) else None)
+
+
+def _may_repeat(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return not all(
+        isinstance(part, _BASIC) or (isinstance(part, np.ndarray) and part.dtype.kind == "b")
+        for part in parts
+    )
+
+
+def _as_numpy(part: Any) -> Any:
+    if isinstance(part, Tensor):
+        part = part._array
+        if part.dtype.kind not in "biu":
+            raise IndexError(
+                "tensors used as indices must be long, int, byte or bool tensors, not "
+                f"{part.dtype}"
+            )
+        return part
+    if isinstance(part, (list, range)):
+        return np.asarray(part) if len(part) else np.zeros(0, np.int64)
+    return part
+
+
+def index_of(index: Any) -> tuple[tuple[Any, ...], bool]:
+    """An index as NumPy takes it, and whether it makes a view."""
+    parts = index if isinstance(index, tuple) else (index,)
+    basic = True
+    own = []
+    for part in parts:
+        if not isinstance(part, _BASIC) or isinstance(part, bool):
+            part = _as_numpy(part)
+            if isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype.kind in "iu":
+                part = int(part)
+            elif not isinstance(part, bool) and hasattr(part, "__index__") and not isinstance(
+                part, np.ndarray
+            ):
+                part = part.__index__()
+            else:
+                basic = False
+        own.append(part)
+    if basic and Ellipsis not in own:
+        # So that NumPy gives a view of one element too, rather than a number.
+        own.append(Ellipsis)
+    return tuple(own), basic
+
+
+def getitem(input: Tensor, index: Any) -> Tensor:
+    """``input[index]``: a view for integers, slices, None and ``...``; a copy with arrays.
+
+    Raises:
+        IndexError: As NumPy.
+    """
+    x = input._array
+    index, basic = index_of(index)
+    out = x[index]
+    if not basic:
+        node = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
+        return wrap(out, node)
+    node = SliceBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
+    return view(input, out, node, lambda base: getitem(base, index))

@@ -1,0 +1,236 @@
+"""Which operations are methods and operators of `Tensor`, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorplay import dtypes
+from tensorplay.autograd import api, hooks
+from tensorplay.ops import (
+    arithmetic,
+    comparison,
+    conversion,
+    extrema,
+    indexing,
+    inplace,
+    joining,
+    linalg,
+    pointwise,
+    power,
+    printing,
+    reduction,
+    selection,
+    shape,
+    softmax,
+)
+from tensorplay.ops.recording import cast
+from tensorplay.tensor import Tensor
+
+OPERATORS: dict[str, Any] = {
+    "__abs__": pointwise.abs,
+    "__add__": arithmetic.add_operator,
+    "__and__": comparison.bitwise_and,
+    "__array__": conversion.to_array,
+    "__bool__": conversion.truth,
+    "__eq__": comparison.eq,
+    "__ge__": comparison.ge,
+    "__getitem__": indexing.getitem,
+    "__gt__": comparison.gt,
+    "__iadd__": inplace.add_,
+    "__imul__": inplace.mul_,
+    "__invert__": comparison.bitwise_not,
+    "__ipow__": inplace.pow_,
+    "__isub__": inplace.sub_,
+    "__itruediv__": inplace.div_,
+    "__le__": comparison.le,
+    "__lt__": comparison.lt,
+    "__matmul__": linalg.matmul,
+    "__mul__": arithmetic.mul_operator,
+    "__ne__": comparison.ne,
+    "__neg__": arithmetic.neg,
+    "__or__": comparison.bitwise_or,
+    "__pow__": power.pow,
+    "__radd__": arithmetic.add_operator,
+    "__repr__": printing.formatted,
+    "__rmul__": arithmetic.mul_operator,
+    "__rpow__": power.reflected_pow,
+    "__rsub__": arithmetic.reflected(arithmetic.sub_operator),
+    "__rtruediv__": arithmetic.reflected(arithmetic.div_operator, divide=True),
+    "__setitem__": inplace.setitem,
+    "__sub__": arithmetic.sub_operator,
+    "__truediv__": arithmetic.div_operator,
+    "__xor__": comparison.bitwise_xor,
+}
+
+METHODS: dict[str, Any] = {
+    "abs": pointwise.abs,
+    "add": arithmetic.add,
+    "add_": inplace.add_,
+    "all": comparison.all,
+    "allclose": comparison.allclose,
+    "amax": extrema.amax,
+    "amin": extrema.amin,
+    "any": comparison.any,
+    "argmax": extrema.argmax,
+    "argmin": extrema.argmin,
+    "bmm": linalg.bmm,
+    "broadcast_to": shape.broadcast_to,
+    "chunk": joining.chunk,
+    "clamp": selection.clamp,
+    "clamp_": inplace.clamp_,
+    "clone": shape.clone,
+    "contiguous": shape.contiguous,
+    "copy_": inplace.copy_,
+    "detach": conversion.detach,
+    "div": arithmetic.div,
+    "div_": inplace.div_,
+    "dot": linalg.dot,
+    "eq": comparison.eq,
+    "equal": comparison.equal,
+    "exp": pointwise.exp,
+    "exp_": inplace.exp_,
+    "expand": shape.expand,
+    "fill_": inplace.fill_,
+    "flatten": shape.flatten,
+    "ge": comparison.ge,
+    "gt": comparison.gt,
+    "isclose": comparison.isclose,
+    "isfinite": comparison.isfinite,
+    "isinf": comparison.isinf,
+    "isnan": comparison.isnan,
+    "item": conversion.item,
+    "le": comparison.le,
+    "log": pointwise.log,
+    "log_softmax": softmax.log_softmax,
+    "logical_not": comparison.logical_not,
+    "logsumexp": softmax.logsumexp,
+    "lt": comparison.lt,
+    "matmul": linalg.matmul,
+    "max": extrema.max,
+    "maximum": selection.maximum,
+    "mean": reduction.mean,
+    "min": extrema.min,
+    "minimum": selection.minimum,
+    "mm": linalg.mm,
+    "mul": arithmetic.mul,
+    "mul_": inplace.mul_,
+    "ne": comparison.ne,
+    "neg": arithmetic.neg,
+    "neg_": inplace.neg_,
+    "nonzero": comparison.nonzero,
+    "norm": linalg.norm,
+    "numpy": conversion.numpy,
+    "outer": linalg.outer,
+    "permute": shape.permute,
+    "pow": power.pow,
+    "pow_": inplace.pow_,
+    "register_hook": hooks.register_hook,
+    "register_post_accumulate_grad_hook": hooks.register_post_accumulate_grad_hook,
+    "relu": pointwise.relu,
+    "relu_": inplace.relu_,
+    "reshape": shape.reshape,
+    "retain_grad": hooks.retain_grad,
+    "sigmoid": pointwise.sigmoid,
+    "sigmoid_": inplace.sigmoid_,
+    "softmax": softmax.softmax,
+    "split": joining.split,
+    "sqrt": pointwise.sqrt,
+    "sqrt_": inplace.sqrt_,
+    "squeeze": shape.squeeze,
+    "sub": arithmetic.sub,
+    "sub_": inplace.sub_,
+    "sum": reduction.sum,
+    "swapaxes": shape.transpose,
+    "t": shape.t,
+    "tanh": pointwise.tanh,
+    "tanh_": inplace.tanh_,
+    "to": conversion.to,
+    "tolist": conversion.tolist,
+    "transpose": shape.transpose,
+    "unbind": joining.unbind,
+    "unsqueeze": shape.unsqueeze,
+    "view": shape.view_as_shape,
+    "where": selection.where_method,
+    "zero_": inplace.zero_,
+}
+
+
+def _converter(dtype: Any) -> Any:
+    def convert(self: Tensor) -> Tensor:
+        return cast(self, dtype)
+
+    convert.__doc__ = f"The tensor with elements of type {dtype}."
+    return convert
+
+
+for _name in ("bool", "double", "float", "half", "int", "long", "short"):
+    METHODS[_name] = _converter(getattr(dtypes, _name))
+
+
+def _backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of this tensor to its leaves': see `tensorplay.autograd.backward`."""
+    api.backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def _length(self: Tensor) -> int:
+    if not self._array.ndim:
+        raise TypeError("len() of a 0-d tensor")
+    return len(self._array)
+
+
+def _iterate(self: Tensor) -> Iterator[Tensor]:
+    if not self._array.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(joining.unbind(self))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    return bool(comparison.eq(self, element)._array.any())
+
+
+def _size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one dimension."""
+    return self._array.shape if dim is None else self._array.shape[dim]
+
+
+def _type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor with the element type of `other`."""
+    return cast(self, other._array.dtype)
+
+
+METHODS |= {
+    "__contains__": _contains,
+    "__float__": lambda self: float(conversion.item(self)),
+    "__index__": conversion.index,
+    "__int__": lambda self: int(conversion.item(self)),
+    "__iter__": _iterate,
+    "__len__": _length,
+    "backward": _backward,
+    "dim": lambda self: self._array.ndim,
+    "is_contiguous": lambda self: bool(self._array.flags.c_contiguous),
+    "is_floating_point": lambda self: self._array.dtype.kind == "f",
+    "numel": lambda self: self._array.size,
+    "size": _size,
+    "type_as": _type_as,
+}
+
+PROPERTIES: dict[str, Any] = {
+    "T": shape.reversed_axes,
+    "mT": shape.matrix_transpose,
+    "retains_grad": hooks.retains_grad,
+}
+
+
+def attach() -> None:
+    """Make the operations attributes of `Tensor`."""
+    for name, function in (OPERATORS | METHODS).items():
+        setattr(Tensor, name, function)
+    for name, function in PROPERTIES.items():
+        setattr(Tensor, name, property(function))

@@ -1,0 +1,98 @@
+"""Powers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import OUTPUT, Node
+from tensorplay.ops import dual
+from tensorplay.ops.recording import common, edge_of, stretched_edges, wanted
+from tensorplay.tensor import Tensor, wrap
+
+
+class PowBackward0(Node):
+    """A constant exponent."""
+
+    __slots__ = ()
+    lift = (0, None)
+
+    def rule(self, grad: Any, x: Any, exponent: Any) -> tuple[Any, ...]:
+        if exponent == 0:
+            return (dual.zeros_like(grad),)
+        if exponent == 2:
+            return (grad * (x * 2),)
+        return (grad * (x ** (exponent - 1) * exponent),)
+
+
+class PowBackward1(Node):
+    """Base and exponent are both tensors."""
+
+    __slots__ = ()
+    lift = (0, 1, OUTPUT)
+
+    def rule(self, grad: Any, a: Any, b: Any, out: Any) -> tuple[Any, ...]:
+        left, right = self.edges
+        x, y = dual.array(a), dual.array(b)
+        for_base = for_exponent = None
+        if left is not None:
+            # 0 ** 0 is constant, though its formula would say nan.
+            slope = dual.where(np.broadcast_to(y == 0, out.shape), 0, b * a ** (b - 1))
+            for_base = grad * slope
+        if right is not None:
+            flat = (x == 0) & (y >= 0)
+            for_exponent = grad * dual.where(flat, 0, out * dual.log(dual.where(x == 0, 1, a)))
+        return (for_base, for_exponent)
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """Each element raised to a power; a number or tensor to the power of a number or tensor.
+
+    Raises:
+        RuntimeError: Integers are raised to a negative power.
+    """
+    if not isinstance(input, Tensor):
+        return reflected_pow(exponent, input)
+    pair = common(input, exponent)
+    if pair is None:
+        return NotImplemented
+    a, b = pair
+    x = a._array
+    if not isinstance(b, Tensor):
+        out = _power(x, b)
+        if not wanted(a):
+            return wrap(out)
+        return wrap(out, PowBackward0((edge_of(a),), (x, b), (a._version,)))
+    out = _power(x, b._array)
+    if not wanted(a, b):
+        return wrap(out)
+    result = wrap(out)
+    saved = (x, b._array, result._array)
+    versions = (a._version, b._version, result._version)
+    result._node = PowBackward1(stretched_edges(out, a, b), saved, versions)
+    result._requires_grad = True
+    return result
+
+
+def reflected_pow(exponent: Tensor, base: Any) -> Tensor:
+    """``base ** exponent`` for a base that is no tensor."""
+    pair = common(exponent, base)
+    if pair is None:
+        return NotImplemented
+    exponent, base = pair
+    if not isinstance(base, Tensor):
+        base = wrap(np.array(base, exponent._array.dtype))
+    return pow(base, exponent)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if y.__class__ is int or y.__class__ is float:
+        if y == 2:
+            return np.square(x)
+        if y == 0.5 and x.dtype.kind == "f":
+            return np.sqrt(x)
+    try:
+        return np.power(x, y)
+    except ValueError:
+        raise RuntimeError("Integers to negative integer powers are not allowed.") from None

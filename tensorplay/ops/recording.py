@@ -1,0 +1,145 @@
+"""Small pieces that the operations build their results and graph nodes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay import dtypes
+from tensorplay.autograd.grad_mode import grad_mode
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
+from tensorplay.tensor import Tensor, wrap
+
+
+def edge_of(tensor: Tensor) -> Node | Tensor | None:
+    """Where a gradient for `tensor` goes."""
+    if not tensor._requires_grad:
+        return None
+    # Not `_node or tensor`-safe the other way round: a tensor's truth is that of its value.
+    return tensor._node or tensor
+
+
+def wanted(*inputs: Tensor) -> bool:
+    """Whether an operation on these inputs is to be recorded."""
+    if grad_mode.enabled:
+        for tensor in inputs:
+            if tensor._requires_grad:
+                return True
+    return False
+
+
+class ToCopyBackward0(Node):
+    """A change of the element type."""
+
+    __slots__ = ()
+
+    def rule(self, grad: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        return (dual.cast(grad, dtype),)
+
+
+def cast(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """The tensor with another element type; itself if it has that type already."""
+    array = tensor._array
+    if array.dtype is dtype:
+        return tensor
+    out = array.astype(dtype)
+    if not wanted(tensor):
+        return wrap(out)
+    if dtype.kind == "c":
+        raise RuntimeError(
+            "differentiation with respect to complex tensors is not supported: detach the real "
+            "tensor that is to be combined with a complex one"
+        )
+    if dtype.kind != "f":
+        return wrap(out)
+    return wrap(out, ToCopyBackward0((edge_of(tensor),), (array.dtype,)))
+
+
+def floating(tensor: Tensor) -> Tensor:
+    """The tensor as floating-point numbers: integers become the default type."""
+    return tensor if tensor._array.dtype.kind in "fc" else cast(tensor, dtypes.get_default_dtype())
+
+
+def as_operand(value: Any, what: str) -> Tensor:
+    """A function's argument that must be a tensor."""
+    if isinstance(value, Tensor):
+        return value
+    raise TypeError(f"{what} must be a Tensor, not {type(value).__name__}")
+
+
+_NUMBER_TYPES = {bool: dtypes.bool, int: dtypes.int64}
+
+
+def common(a: Tensor, b: Any, divide: bool = False) -> tuple[Tensor, Any] | None:
+    """Two operands brought to one type; a number stays one.  None if `b` is not an operand.
+
+    With `divide` the type is a floating-point one.
+    """
+    if isinstance(b, np.ndarray):
+        b = wrap(b)
+    elif isinstance(b, np.generic):
+        b = b.item()
+    if isinstance(b, Tensor):
+        x, y = a._array, b._array
+        target = dtypes.result_type(
+            [z.dtype for z in (x, y) if z.ndim], [z.dtype for z in (x, y) if not z.ndim], []
+        )
+    elif isinstance(b, (bool, int, float, complex)):
+        number = _NUMBER_TYPES.get(type(b)) or (
+            dtypes.complex_like(dtypes.get_default_dtype())
+            if isinstance(b, complex)
+            else dtypes.get_default_dtype()
+        )
+        target = dtypes.result_type([a._array.dtype], [], [number])
+    else:
+        return None
+    if divide and target.kind not in "fc":
+        target = dtypes.get_default_dtype()
+    a = cast(a, target)
+    if isinstance(b, Tensor):
+        return a, cast(b, target)
+    # As a 0-dimensional tensor: Python's own types would meet other rules in NumPy.
+    return a, (b if type(b) in (int, float) else wrap(np.array(b, target)))
+
+
+def common_tensors(a: Tensor, b: Any, what: str) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors of one type, for operations that do not need to be hot.
+
+    Raises:
+        TypeError: `b` is neither a tensor nor a number; `what` says what it is.
+    """
+    pair = common(a, b)
+    if pair is None:
+        raise TypeError(f"{what} must be a Tensor or a number, not {type(b).__name__}")
+    a, b = pair
+    return a, (b if isinstance(b, Tensor) else wrap(np.array(b, a._array.dtype)))
+
+
+class StretchBackward0(Node):
+    """Stands between an operation and an operand that broadcasting stretched for it.
+
+    So the rules of binary operations never have to think of broadcasting.  What such an operation
+    saves is the operand as it was, before the stretch.
+    """
+
+    __slots__ = ()
+    stretched = True
+
+    def rule(self, grad: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return (dual.sum_to(grad, shape),)
+
+
+def stretch(
+    edge: Node | Tensor | None, shape: tuple[int, ...], to: tuple[int, ...]
+) -> Node | Tensor | None:
+    """The edge for an operand of `shape` that takes part in an operation as if it had `to`."""
+    if edge is None or shape == to:
+        return edge
+    return StretchBackward0((edge,), (shape,))
+
+
+def stretched_edges(out: Any, *operands: Tensor) -> tuple[Node | Tensor | None, ...]:
+    """The edges for operands that broadcasting brought to the shape of `out`."""
+    return tuple([stretch(edge_of(one), one._array.shape, out.shape) for one in operands])

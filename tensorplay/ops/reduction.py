@@ -1,0 +1,128 @@
+"""Sums and means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay import dtypes
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
+from tensorplay.ops.recording import cast, edge_of, floating, wanted
+from tensorplay.tensor import Tensor, wrap
+
+Dim = int | tuple[int, ...] | list[int] | None
+
+_sum = np.add.reduce
+
+
+class SumBackward0(Node):
+    __slots__ = ()
+    lift = (None, None)
+
+    def rule(self, grad: Any, shape: tuple[int, ...], kept: tuple[int, ...]) -> tuple[Any, ...]:
+        return (dual.spread(grad.reshape(kept), shape),)
+
+
+class MeanBackward0(Node):
+    __slots__ = ()
+    lift = (None, None, None)
+
+    def rule(
+        self, grad: Any, shape: tuple[int, ...], kept: tuple[int, ...], count: int
+    ) -> tuple[Any, ...]:
+        return (dual.spread((grad / count).reshape(kept), shape),)
+
+
+def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that `dim` names, counted from the front; all of them for None or ``()``.
+
+    Raises:
+        IndexError: One is out of range.
+        RuntimeError: One appears twice.
+    """
+    if dim is None:
+        return tuple(range(ndim))
+    if isinstance(dim, (tuple, list)):
+        if not dim:
+            return tuple(range(ndim))
+        axes = tuple([axis_of(one, ndim) for one in dim])
+        if len(set(axes)) != len(axes):
+            raise RuntimeError(f"dim appears multiple times in the list of dims: {dim}")
+        return axes
+    return (axis_of(dim, ndim),)
+
+
+def axis_of(dim: Any, ndim: int) -> int:
+    """One axis, counted from the front.  A tensor without dimensions takes 0 and -1."""
+    size = ndim or 1
+    axis = dim.__index__()
+    if not -size <= axis < size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], "
+            f"but got {axis})"
+        )
+    return int(axis) % size
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape after a reduction that keeps the reduced axes with size 1."""
+    return tuple([1 if i in axes else size for i, size in enumerate(shape)])
+
+
+def sum(
+    input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None, axis: Dim = None
+) -> Tensor:
+    """The sum of all elements, or over the dimensions `dim`.
+
+    Args:
+        input: Any shape and type; integers and booleans are summed as int64.
+        dim: One dimension, several, or None for all.  `axis` is another name for it.
+        keepdim: Keep the summed dimensions, with size 1.
+        dtype: Type to convert to first.
+
+    >>> import tensorplay as tp
+    >>> tp.sum(tp.ones(2, 3), dim=0)
+    tensor([2., 2., 2.])
+    """
+    if dtype is not None:
+        input = cast(input, dtypes.as_dtype(dtype))
+    elif input._array.dtype.kind in "biu":
+        input = cast(input, dtypes.int64)
+    x = input._array
+    shape = x.shape
+    axes = axes_of(dim if axis is None else axis, len(shape)) if shape else ()
+    out = _sum(x, axis=axes, keepdims=keepdim)
+    if not wanted(input):
+        return wrap(out)
+    return wrap(out, SumBackward0((edge_of(input),), (shape, kept_shape(shape, axes))))
+
+
+def mean(
+    input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None, axis: Dim = None
+) -> Tensor:
+    """The mean of all elements, or over the dimensions `dim`; arguments as for `sum`.
+
+    Raises:
+        RuntimeError: The elements are integers or booleans and no floating `dtype` is given.
+    """
+    if dtype is not None:
+        input = cast(input, dtypes.as_dtype(dtype))
+    x = input._array
+    if x.dtype.kind not in "fc":
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {x.dtype}"
+        )
+    shape = x.shape
+    axes = axes_of(dim if axis is None else axis, len(shape)) if shape else ()
+    count = 1
+    for i in axes:
+        count *= shape[i]
+    total = _sum(x, axis=axes, keepdims=keepdim)
+    with np.errstate(invalid="ignore"):
+        out = total / count if count else total * np.nan
+    if not wanted(input):
+        return wrap(out)
+    return wrap(out, MeanBackward0((edge_of(input),), (shape, kept_shape(shape, axes), count)))

@@ -1,0 +1,140 @@
+"""Choosing between values, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
+from tensorplay.ops.comparison import nonzero
+from tensorplay.ops.creation import tensor
+from tensorplay.ops.recording import as_operand, common_tensors, edge_of, stretched_edges, wanted
+from tensorplay.tensor import Tensor, wrap
+
+
+class WhereBackward0(Node):
+    __slots__ = ()
+    lift = (None,)
+
+    def rule(self, grad: Any, condition: Any) -> tuple[Any, ...]:
+        left, right = self.edges
+        return (
+            None if left is None else dual.where(condition, grad),
+            None if right is None else dual.where(~condition, grad),
+        )
+
+
+class ClampBackward0(Node):
+    __slots__ = ()
+    lift = (None,)
+
+    def rule(self, grad: Any, inside: Any) -> tuple[Any, ...]:
+        return (dual.where(inside, grad),)
+
+
+class _ExtremumNode(Node):
+    """Of two equal elements each is responsible for half of the gradient, as in PyTorch."""
+
+    __slots__ = ()
+    lift = (0, 1)
+    better: Any
+
+    def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
+        x, y = dual.array(a), dual.array(b)
+        share = self.better(x, y) + 0.5 * (x == y)
+        share = share.astype(dual.array(grad).dtype)
+        return (grad * share, grad * (1 - share))
+
+
+class MaximumBackward0(_ExtremumNode):
+    __slots__ = ()
+    better = np.greater
+
+
+class MinimumBackward0(_ExtremumNode):
+    __slots__ = ()
+    better = np.less
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where `condition` holds, `other` elsewhere; all three broadcast.
+
+    With a condition only: the indices where it holds, one tensor for each dimension.
+
+    >>> import tensorplay as tp
+    >>> tp.where(tp.tensor([True, False]), tp.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 0.])
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    test = as_operand(condition, "condition")._array
+    if test.dtype.kind != "b":
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got {test.dtype}")
+    if isinstance(input, Tensor):
+        a, b = common_tensors(input, other, "other")
+    elif isinstance(other, Tensor):
+        b, a = common_tensors(other, input, "input")
+    else:
+        a, b = common_tensors(tensor(input), other, "other")
+    out = np.where(test, a._array, b._array)
+    if not wanted(a, b):
+        return wrap(out)
+    return wrap(out, WhereBackward0(stretched_edges(out, a, b), (test,)))
+
+
+def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """The elements of the tensor where `condition` holds, those of `other` elsewhere."""
+    result: Tensor = where(condition, input, other)
+    return result
+
+
+def maximum(input: Tensor, other: Tensor) -> Tensor:
+    """The greater of the elements, one by one."""
+    return _extremum(np.maximum, MaximumBackward0, input, other)
+
+
+def minimum(input: Tensor, other: Tensor) -> Tensor:
+    """The lesser of the elements, one by one."""
+    return _extremum(np.minimum, MinimumBackward0, input, other)
+
+
+def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) -> Tensor:
+    a, b = common_tensors(input, as_operand(other, "other"), "other")
+    out = ufunc(a._array, b._array)
+    if not wanted(a, b):
+        return wrap(out)
+    versions = (a._version, b._version)
+    return wrap(out, node_class(stretched_edges(out, a, b), (a._array, b._array), versions))
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Each element, moved into the range from `min` to `max`.
+
+    Args:
+        min: A number, a tensor, or None for no bound; so `max`.  At least one must be given.
+
+    The gradient passes where the element was within the bounds (inclusive).
+    """
+    if min is None and max is None:
+        raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        if min is not None:
+            bound = common_tensors(input, min, "min")[1]
+            input = where(wrap(input._array < bound._array), bound, input)
+        if max is not None:
+            bound = common_tensors(input, max, "max")[1]
+            input = where(wrap(input._array > bound._array), bound, input)
+        return input
+    input = common_tensors(input, min if max is None else max, "bound")[0]
+    x = input._array
+    out = np.clip(x, min, max)
+    if not wanted(input):
+        return wrap(out)
+    inside: Any = True
+    if min is not None:
+        inside = x >= min
+    if max is not None:
+        inside = inside & (x <= max)
+    return wrap(out, ClampBackward0((edge_of(input),), (inside,)))

@@ -1,0 +1,235 @@
+"""Operations that move elements about without changing them: mostly views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
+from tensorplay.ops.aliasing import view
+from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.reduction import axis_of
+from tensorplay.tensor import Tensor, wrap
+
+Shape = tuple[int, ...]
+
+
+class ViewBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any, shape: Shape) -> tuple[Any, ...]:
+        return (grad.reshape(shape),)
+
+
+class TransposeBackward0(Node):
+    __slots__ = ()
+    lift = (None, None)
+
+    def rule(self, grad: Any, dim0: int, dim1: int) -> tuple[Any, ...]:
+        return (grad.swapaxes(dim0, dim1),)
+
+
+class PermuteBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any, axes: Shape) -> tuple[Any, ...]:
+        return (dual.permuted(grad, tuple(np.argsort(axes).tolist())),)
+
+
+class ExpandBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any, shape: Shape) -> tuple[Any, ...]:
+        return (dual.sum_to(grad, shape),)
+
+
+class SqueezeBackward0(ViewBackward0):
+    __slots__ = ()
+
+
+class UnsqueezeBackward0(ViewBackward0):
+    __slots__ = ()
+
+
+class CloneBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (grad,)
+
+
+def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as one sequence or as separate numbers."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = tuple(given[0])
+    return tuple([size.__index__() for size in given])
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape; a view where possible.
+
+    Args:
+        shape: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+
+    Raises:
+        RuntimeError: The number of elements would change.
+
+    >>> import tensorplay as tp
+    >>> tp.arange(4).reshape(2, -1)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    x = input._array
+    new = sizes(shape)
+    try:
+        out = x.reshape(new)
+    except ValueError:
+        raise RuntimeError(f"shape '{list(new)}' is invalid for input of size {x.size}") from None
+    node = ViewBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
+    return view(input, out, node, lambda base: reshape(base, new))
+
+
+def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
+    """As `reshape`, but always a view.
+
+    Raises:
+        RuntimeError: The elements' places in memory do not allow a view of that shape.
+    """
+    out = reshape(input, *shape)
+    if out._version is not input._version and out._array.size:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return out
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions `start_dim` to `end_dim` (inclusive) as one."""
+    shape = input._array.shape
+    if not shape:
+        return reshape(input, 1)
+    start, end = axis_of(start_dim, len(shape)), axis_of(end_dim, len(shape))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    merged = 1
+    for size in shape[start : end + 1]:
+        merged *= size
+    return reshape(input, shape[:start] + (merged,) + shape[end + 1 :])
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """A view with two dimensions exchanged."""
+    x = input._array
+    if not x.ndim:
+        axis_of(dim0, 0)
+        axis_of(dim1, 0)
+        return view(input, x.view(), _same(input), lambda base: transpose(base, dim0, dim1))
+    dim0, dim1 = axis_of(dim0, x.ndim), axis_of(dim1, x.ndim)
+    node = TransposeBackward0((edge_of(input),), (dim0, dim1)) if wanted(input) else None
+    return view(input, x.swapaxes(dim0, dim1), node, lambda base: transpose(base, dim0, dim1))
+
+
+def _same(input: Tensor) -> Node | None:
+    return ViewBackward0((edge_of(input),), (input._array.shape,)) if wanted(input) else None
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; a vector or a number as it is."""
+    if input._array.ndim > 2:
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {input._array.ndim}D"
+        )
+    if input._array.ndim < 2:
+        return view(input, input._array.view(), _same(input), t)
+    return transpose(input, 0, 1)
+
+
+def reversed_axes(input: Tensor) -> Tensor:
+    """A view with the dimensions in reverse order."""
+    return permute(input, tuple(range(input._array.ndim))[::-1])
+
+
+def matrix_transpose(input: Tensor) -> Tensor:
+    """A view with the last two dimensions exchanged."""
+    if input._array.ndim < 2:
+        raise RuntimeError(
+            "tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{input._array.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """A view with the dimensions in the given order."""
+    x = input._array
+    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(dims)])
+    if len(axes) != x.ndim or len(set(axes)) != x.ndim:
+        raise RuntimeError(f"permute(): {axes} is not an order of {x.ndim} dimensions")
+    node = PermuteBackward0((edge_of(input),), (axes,)) if wanted(input) else None
+    return view(input, x.transpose(axes), node, lambda base: permute(base, axes))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """A view without the dimensions of size 1: all of them, or those in `dim`."""
+    x = input._array
+    if dim is None:
+        axes = range(x.ndim)
+    else:
+        axes = [axis_of(one, x.ndim) for one in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    shape = tuple([size for i, size in enumerate(x.shape) if size != 1 or i not in axes])
+    node = SqueezeBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
+    return view(input, x.reshape(shape), node, lambda base: squeeze(base, dim))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A view with a new dimension of size 1 at `dim`."""
+    x = input._array
+    axis = axis_of(dim, x.ndim + 1)
+    node = UnsqueezeBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
+    shape = x.shape[:axis] + (1,) + x.shape[axis:]
+    return view(input, x.reshape(shape), node, lambda base: unsqueeze(base, dim))
+
+
+def expand(input: Tensor, *shape: Any) -> Tensor:
+    """A view stretched along dimensions of size 1, and by new ones in front; -1 keeps a size."""
+    x = input._array
+    new = sizes(shape)
+    extra = len(new) - x.ndim
+    if extra < 0:
+        raise RuntimeError(
+            f"expand(): the number of sizes provided ({len(new)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({x.ndim})"
+        )
+    new = tuple([x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(new)])
+    return broadcast_to(input, new)
+
+
+def broadcast_to(input: Tensor, shape: Any) -> Tensor:
+    """A view stretched to `shape` by NumPy's broadcasting rules."""
+    x = input._array
+    new = sizes((shape,))
+    try:
+        out = np.broadcast_to(x, new)
+    except ValueError:
+        raise RuntimeError(
+            f"The expanded size of the tensor {new} must match the existing size {x.shape}"
+        ) from None
+    node = ExpandBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
+    return view(input, out, node, lambda base: broadcast_to(base, new))
+
+
+def clone(input: Tensor) -> Tensor:
+    """A copy, through which gradients flow."""
+    node = CloneBackward0((edge_of(input),)) if wanted(input) else None
+    return wrap(input._array.copy(order="K"), node)
+
+
+def contiguous(input: Tensor) -> Tensor:
+    """The tensor itself if its elements lie in row order in memory, else a copy that does."""
+    if input._array.flags.c_contiguous:
+        return input
+    node = CloneBackward0((edge_of(input),)) if wanted(input) else None
+    return wrap(input._array.copy(), node)

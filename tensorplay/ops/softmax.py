@@ -1,0 +1,104 @@
+"""Sums of exponentials, and what is normalised by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay import dtypes
+from tensorplay.autograd.graph import OUTPUT, Node
+from tensorplay.ops import dual
+from tensorplay.ops.recording import cast, edge_of, floating, wanted
+from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
+from tensorplay.tensor import Tensor, wrap
+
+_sum = np.add.reduce
+_max = np.maximum.reduce
+
+
+class LogsumexpBackward0(Node):
+    __slots__ = ()
+    lift = (0, OUTPUT, None)
+
+    def rule(self, grad: Any, x: Any, out: Any, kept: tuple[int, ...]) -> tuple[Any, ...]:
+        return (dual.exp(x - out.reshape(kept)) * grad.reshape(kept),)
+
+
+class SoftmaxBackward0(Node):
+    __slots__ = ()
+    lift = (OUTPUT, None)
+
+    def rule(self, grad: Any, out: Any, axis: int) -> tuple[Any, ...]:
+        weighted = grad * out
+        return (weighted - out * dual.sum_over(weighted, (axis,), True),)
+
+
+class LogSoftmaxBackward0(Node):
+    __slots__ = ()
+    lift = (OUTPUT, None)
+
+    def rule(self, grad: Any, out: Any, axis: int) -> tuple[Any, ...]:
+        return (grad - dual.exp(out) * dual.sum_over(grad, (axis,), True),)
+
+
+def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
+    """``log(sum(exp(x)))`` over dimensions, computed without overflow."""
+    input = floating(input)
+    x = input._array
+    axes = axes_of(dim, x.ndim) if x.ndim else ()
+    kept = kept_shape(x.shape, axes)
+    top = _max(x, axis=axes, keepdims=True, initial=-np.inf)
+    # Where all elements are -inf (or one is inf) the result is the maximum itself.
+    top = np.where(np.isfinite(top), top, 0)
+    with np.errstate(divide="ignore"):
+        total = np.log(_sum(np.exp(x - top), axis=axes, keepdims=True)) + top
+    shape = kept if keepdim else tuple([n for i, n in enumerate(x.shape) if i not in axes])
+    out = wrap(total.reshape(shape))
+    if wanted(input):
+        saved = (x, out._array, kept)
+        out._node = LogsumexpBackward0((edge_of(input),), saved, (input._version, out._version))
+        out._requires_grad = True
+    return out
+
+
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Exponentials divided by their sum along `dim`.
+
+    >>> import tensorplay as tp
+    >>> tp.softmax(tp.zeros(1, 4), dim=1)
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+    return _normalised(_softmax, SoftmaxBackward0, input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`, computed without loss of precision."""
+    return _normalised(log_softmax_array, LogSoftmaxBackward0, input, dim, dtype)
+
+
+def _normalised(
+    function: Any, node_class: type[Node], input: Tensor, dim: int, dtype: Any
+) -> Tensor:
+    input = floating(input) if dtype is None else cast(input, dtypes.as_dtype(dtype))
+    x = input._array
+    axis = axis_of(dim, x.ndim)
+    out = wrap(function(np.atleast_1d(x), axis).reshape(x.shape))
+    if wanted(input):
+        axis = axis if x.ndim else ()
+        out._node = node_class((edge_of(input),), (out._array, axis), (out._version,))
+        out._requires_grad = True
+    return out
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    out = np.exp(x - _max(x, axis=axis, keepdims=True))
+    out /= _sum(out, axis=axis, keepdims=True)
+    return out
+
+
+def log_softmax_array(x: Any, axis: int) -> Any:
+    """The logarithm of the softmax of an array."""
+    out = x - _max(x, axis=axis, keepdims=True)
+    out -= np.log(_sum(np.exp(out), axis=axis, keepdims=True))
+    return out

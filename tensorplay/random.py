@@ -1,0 +1,147 @@
+"""Random tensors, and the generators that they are drawn from."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tensorplay import dtypes
+from tensorplay.ops.creation import finished
+from tensorplay.ops.shape import sizes
+from tensorplay.tensor import Tensor
+
+
+class Generator:
+    """A source of random numbers: `numpy.random.Generator`, safe for use by several threads.
+
+    >>> import tensorplay as tp
+    >>> a = tp.randn(2, generator=tp.Generator().manual_seed(1))
+    >>> b = tp.randn(2, generator=tp.Generator().manual_seed(1))
+    >>> tp.equal(a, b)
+    True
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        self._lock = threading.Lock()
+        # Made when first needed: NumPy's random module takes a while to import.
+        self._source: np.random.Generator | None = None
+        self._seed: int | None = None
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the sequence that belongs to `seed`; returns the generator itself."""
+        with self._lock:
+            self._seed = int(seed) & (2**64 - 1)
+            self._source = np.random.default_rng(self._seed)
+        return self
+
+    def seed(self) -> int:
+        """Start a sequence from a fresh seed, which is returned."""
+        seed = np.random.SeedSequence().generate_state(1, np.uint64)[0]
+        self.manual_seed(int(seed))
+        return int(seed)
+
+    def initial_seed(self) -> int:
+        """The seed that the sequence was started from."""
+        return self.seed() if self._seed is None else self._seed
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the sequence stands, for `set_state`."""
+        if self._source is None:
+            self.seed()
+        with self._lock:
+            assert self._source is not None
+            return dict(self._source.bit_generator.state)
+
+    def set_state(self, state: dict[str, Any]) -> Generator:
+        """Go on where `get_state` was called."""
+        if self._source is None:
+            self.seed()
+        with self._lock:
+            assert self._source is not None
+            self._source.bit_generator.state = state
+        return self
+
+    def draw(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the `numpy.random.Generator` underneath."""
+        if self._source is None:
+            self.seed()
+        with self._lock:
+            return getattr(self._source, method)(*args, **kwargs)
+
+
+#: Draws for every call that is not given a generator.
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, from which every random function here draws."""
+    return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def _real(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
+    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if dtype.kind != "f":
+        raise RuntimeError(f"random floating-point numbers cannot have the type {dtype}")
+    drawn = dtypes.float32 if dtype == dtypes.float16 else dtype
+    values = (generator or default_generator).draw(method, shape, dtype=drawn)
+    return np.asarray(values, dtype)
+
+
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence."""
+    return finished(_real("random", sizes(size), dtype, generator), requires_grad)
+
+
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`."""
+    return finished(_real("standard_normal", sizes(size), dtype, generator), requires_grad)
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """As `rand`, in the input's shape and type."""
+    dtype = input._array.dtype if dtype is None else dtype
+    return rand(input._array.shape, dtype=dtype, requires_grad=requires_grad)
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """As `randn`, in the input's shape and type."""
+    dtype = input._array.dtype if dtype is None else dtype
+    return randn(input._array.shape, dtype=dtype, requires_grad=requires_grad)
+
+
+def randint(
+    low: int,
+    high: Any,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Whole numbers from `low` (0 if ``randint(high, size)``) up to, not including, `high`."""
+    if size is None:
+        low, high, size = 0, low, high
+    values = (generator or default_generator).draw("integers", low, high, sizes((size,)))
+    return finished(np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), False)
+
+
+def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None) -> Tensor:
+    """The whole numbers below `n` in random order."""
+    values = (generator or default_generator).draw("permutation", n)
+    return finished(np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), False)
