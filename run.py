@@ -276,7 +276,8 @@ def main() -> None:
         command = [*environment.launcher, "-n", str(options.n), environment.python, script, *rest]
     else:
         runner = str(CHECKOUT / "tests" / "run_all.py")
-        command = [environment.python, runner, "--largest-world", str(options.n), *rest]
+        sizes = ",".join(str(size) for size in range(1, options.n + 1))
+        command = [environment.python, runner, "--sizes", sizes, *rest]
     print(f"run.py: {shlex.join(command)}", flush=True)
     # In place of this process, so that signals and the exit status need no handing on.
     os.execve(command[0], command, environment.variables())

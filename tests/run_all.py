@@ -1,6 +1,6 @@
 """Run the whole suite: plain tests in one process, then mpi tests in worlds of 1, 2, ... ranks.
 
-    python tests/run_all.py [--largest-world N] [--worlds-only] [arguments of pytest]
+    python tests/run_all.py [--sizes 1,2,3,4] [--worlds-only] [arguments of pytest]
 
 The last line is `N passed, N failed`, with `, N skipped` if there were any. A test counts once in
 each world that it runs in, as failed if it fails on any rank. The exit status is 0 only if
@@ -24,8 +24,8 @@ from harness.outcomes import Record, read_records
 from harness.rank_main import OUTPUT_OF_RANK
 
 TESTS = Path(__file__).resolve().parent
-DEFAULT_LARGEST_WORLD = 4
-TAIL_LINES = 30
+DEFAULT_SIZES = (1, 2, 3, 4)
+TAIL_LINES = 60  # a stack beneath pytest takes some forty
 NO_TESTS = 5  # pytest's exit status
 
 
@@ -193,13 +193,17 @@ def closing_line(passed: int, failed: int, skipped: int) -> str:
     return f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
 
 
+def parse_sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(","))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--largest-world", type=int, default=DEFAULT_LARGEST_WORLD, metavar="N")
+    parser.add_argument("--sizes", type=parse_sizes, default=DEFAULT_SIZES, help="of the worlds")
     parser.add_argument("--worlds-only", action="store_true", help="leave out the plain tests")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each part")
     parser.add_argument("-m", dest="marks", metavar="EXPRESSION", help="as for pytest")
@@ -212,9 +216,9 @@ def main() -> int:
     suite = Suite(options, pytest_arguments)
     if not options.worlds_only:
         suite.run_plain()
-    for size in range(1, options.largest_world + 1):
+    for size in options.sizes:
         suite.run_world(size)
-    if options.largest_world >= DEFAULT_LARGEST_WORLD:
+    if set(options.sizes) >= set(DEFAULT_SIZES):
         suite.check_all_ran()
     return suite.close()
 

@@ -1,9 +1,7 @@
-"""The runner itself: what it counts, and that nothing which goes wrong in a world passes for good."""
+"""The runner itself: what it counts, and that nothing that goes wrong in a world goes unseen."""
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from harness.launcher import Finished, run_bounded
 
 RUNNER = Path(__file__).with_name("run_all.py")
 
-# Each run below starts worlds of its own, up to two ranks.
+# Each starts a few worlds of its own.
 pytestmark = pytest.mark.timeout(120)
 
 RunSuite = Callable[..., Finished]
@@ -24,11 +22,11 @@ RunSuite = Callable[..., Finished]
 def run_suite(tmp_path: Path) -> RunSuite:
     """Return a function that runs a suite of one file, of the given body."""
 
-    def run(body: str, *arguments: str, largest_world: int = 2, **variables: str) -> Finished:
+    def run(body: str, *arguments: str, sizes: str = "2", **variables: str) -> Finished:
         path = tmp_path / "test_inner.py"
         header = "import os, threading, pytest\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
         path.write_text(header + textwrap.dedent(body))
-        options = ["--worlds-only", "--largest-world", str(largest_world), *arguments]
+        options = ["--worlds-only", "--sizes", sizes, *arguments]
         command = [sys.executable, str(RUNNER), *options, str(path)]
         return run_bounded(command, limit=100, variables=variables)
 
@@ -56,7 +54,7 @@ def test_each_test_runs_in_the_worlds_that_it_names(run_suite: RunSuite) -> None
         @pytest.mark.ranks(2)
         def test_skipped(): pytest.skip("on purpose")
         """,
-        largest_world=3,
+        sizes="1,2,3",
     )
     assert closing_line(finished) == "7 passed, 0 failed, 1 skipped", finished.output
     assert finished.status == 0
@@ -72,7 +70,7 @@ def test_failure_on_one_rank_ends_the_world_and_shows_that_rank(run_suite: RunSu
             comm.Barrier()
         """
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
     first_shown = finished.output.split("---- rank 0")[0]
     assert "---- rank 1" in first_shown
@@ -92,7 +90,7 @@ def test_failure_in_clean_up_on_one_rank_counts(run_suite: RunSuite) -> None:
         def test_passes(collective_clean_up): pass
         """
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
 
 
@@ -107,7 +105,7 @@ def test_hanging_rank_is_ended_with_the_stacks_of_all(run_suite: RunSuite) -> No
         """,
         *("--timeout", "4", "-o", "faulthandler_timeout=2"),
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
     assert finished.output.count("in test_rank_1_hangs") >= 2
 
@@ -121,10 +119,10 @@ def test_world_over_its_time_is_ended_with_the_stacks_of_all(run_suite: RunSuite
                 threading.Event().wait()
             comm.Barrier()
         """,
-        *("--limit", "8"),
+        *("--limit", "10"),
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
-    assert len(re.findall(r"line \d+ in test_rank_1_hangs", finished.output)) == 1
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
+    assert finished.output.count("in test_rank_1_hangs") == 2
     assert "no end after" in finished.output
 
 
@@ -133,14 +131,11 @@ def test_rank_that_disappears_fails_the_world(run_suite: RunSuite, end: str) -> 
     finished = run_suite(
         f"""
         @pytest.mark.mpi
-        @pytest.mark.ranks(2)
         def test_rank_1_leaves():
             if comm.rank == 1:
                 {end}
             comm.Barrier()
-        """,
-        "-k",
-        "leaves",
+        """
     )
     assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
@@ -154,7 +149,7 @@ def test_ranks_that_collect_different_tests_are_told_so(run_suite: RunSuite) -> 
         def test_of_this_rank(rank): pass
         """
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert "collected different tests" in finished.output
 
 
@@ -169,13 +164,13 @@ def test_n_worlds_of_one_rank_are_no_world_of_n(run_suite: RunSuite, tmp_path: P
         """,
         MPIEXEC=str(no_launcher),
     )
-    assert closing_line(finished) == "1 passed, 1 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
 
 
 def test_dead_launcher_fails(run_suite: RunSuite) -> None:
     finished = run_suite("def test_nothing(): pass", MPIEXEC="false")
-    assert closing_line(finished) == "0 passed, 2 failed", finished.output
+    assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
 
 
@@ -189,18 +184,13 @@ def test_size_that_no_world_has_fails(run_suite: RunSuite) -> None:
         @pytest.mark.ranks(64)
         def test_never_runs(): pass
         """,
-        largest_world=4,
+        sizes="1,2,3,4",
     )
     assert closing_line(finished) == "4 passed, 1 failed", finished.output
     assert "test_never_runs: no world of its size" in finished.output
 
 
 def test_choice_that_matches_nothing_fails(run_suite: RunSuite) -> None:
-    finished = run_suite("def test_plain(): pass", "-k", "nonesuch", largest_world=1)
+    finished = run_suite("def test_plain(): pass", "-k", "nonesuch", sizes="1")
     assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
-
-
-def test_variables_of_this_test_reach_no_inner_rank() -> None:
-    assert "PMI_RANK" not in os.environ
-    assert "OMPI_COMM_WORLD_RANK" not in os.environ

@@ -38,11 +38,13 @@ def _array_of(data: Any, dtype: Any) -> Any:
         array = np.asarray(data)
     else:
         array = np.asarray(_plain(data))
-        if array.dtype.kind == "f" and not _numpy_typed(data):
+        if dtype is not None:
+            pass  # through no other type: Python's numbers have double precision
+        elif array.dtype.kind == "f" and not _numpy_typed(data):
             array = array.astype(dtypes.get_default_dtype())
         elif array.dtype.kind == "c" and not _numpy_typed(data):
             array = array.astype(dtypes.complex_like(dtypes.get_default_dtype()))
-        if dtype is None and not array.size:
+        elif not array.size:
             array = array.astype(dtypes.get_default_dtype())
     return array.astype(dtypes.as_dtype(array.dtype if dtype is None else dtype), copy=False)
 

@@ -118,6 +118,16 @@ class Container:
         with context.lock:
             return dict(context.grads)
 
+    def gradients_here(self, context_id: int) -> dict[Tensor, Tensor]:
+        """Like `gradients`, but empty if no call of the context has reached this worker.
+
+        Raises:
+            RuntimeError: The context has been released.
+        """
+        if context_id not in self._contexts and context_id not in self._released:
+            return {}
+        return self.gradients(context_id)
+
     # -- Recorder --------------------------------------------------------------------------------
 
     def current(self) -> int:

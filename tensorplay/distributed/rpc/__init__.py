@@ -3,6 +3,7 @@
 from tensorplay.distributed.rpc import job as _job
 from tensorplay.distributed.rpc.api import (
     get_worker_info,
+    get_world_size,
     init_rpc,
     is_available,
     remote,
@@ -14,6 +15,7 @@ from tensorplay.distributed.rpc.errors import RemoteError, RemoteTraceback, RpcT
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.options import BackendType, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.rref import RRef
+from tensorplay.distributed.rpc.statistics import Statistics, statistics
 from tensorplay.distributed.rpc.worker import WorkerInfo
 
 __all__ = [
@@ -24,14 +26,17 @@ __all__ = [
     "RemoteError",
     "RemoteTraceback",
     "RpcTimeoutError",
+    "Statistics",
     "WorkerInfo",
     "get_worker_info",
+    "get_world_size",
     "init_rpc",
     "is_available",
     "remote",
     "rpc_async",
     "rpc_sync",
     "shutdown",
+    "statistics",
 ]
 
 _job.watch()

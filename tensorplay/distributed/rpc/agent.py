@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from tensorplay.distributed.rpc import messages
-from tensorplay.distributed.rpc.current import set_thread_agent
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, describe, rebuild
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import make_recorder
@@ -41,9 +41,11 @@ Handler = Callable[[Message], Callable[[], None] | None]
 class _Call:
     """A call that has not been answered."""
 
-    __slots__ = ("context", "deadline", "future", "seconds", "worker")
+    __slots__ = ("context", "deadline", "future", "pinned", "seconds", "worker")
 
     def __init__(self, future: Future, worker: int, context: int, seconds: float) -> None:
+        #: The reference whose value the call uses: it lives at least as long as the call.
+        self.pinned: RRef[Any] | None = None
         self.future = future
         self.worker = worker
         self.context = context
@@ -120,6 +122,11 @@ class Agent:
         """
         self._handlers[kind] = handler
 
+    @property
+    def calls_outstanding(self) -> int:
+        """Calls made from here that have not been answered."""
+        return len(self._calls)
+
     # -- workers ---------------------------------------------------------------------------------
 
     def resolve(self, to: str | int | WorkerInfo) -> WorkerInfo:
@@ -156,7 +163,7 @@ class Agent:
     ) -> Future:
         """Start a call; `waits` tells that the caller will not touch the arguments meanwhile."""
         worker = self.resolve(to).id
-        request = (function, *_arguments(args, kwargs))
+        request: Any = (function, *_arguments(args, kwargs))
         return self._request(messages.CALL, worker, request, timeout, copy=not waits)
 
     def create(
@@ -170,15 +177,37 @@ class Agent:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
         rref_id = self.rrefs.new_id()
-        request = (tuple(rref_id), function, *_arguments(args, kwargs))
+        request: Any = (tuple(rref_id), function, *_arguments(args, kwargs))
         creation = self._request(messages.CREATE, worker, request, timeout, copy=True)
         return RRef._make(self, worker, rref_id, 0, creation)
 
     def fetch(self, rref: RRef[Any], timeout: float) -> Any:
         """A copy of the value of a reference that another worker owns."""
         request = tuple(rref._id)
-        future = self._request(messages.FETCH, rref._owner, request, timeout, copy=False)
+        future = self._request(
+            messages.FETCH, rref._owner, request, timeout, copy=False, pinned=rref
+        )
         return future.wait()
+
+    def call_on_value(
+        self,
+        rref: RRef[Any],
+        function: Callable[..., Any],
+        args: Sequence[Any] | None,
+        kwargs: dict[str, Any] | None,
+        timeout: float,
+        *,
+        waits: bool,
+    ) -> Future:
+        """Start ``function(value, *args, **kwargs)`` on the owner of a reference.
+
+        The reference is kept until the answer has come, so the message needs no copy of it.
+        """
+        call = (tuple(rref._id), function, *_arguments(args, kwargs))
+        request = (_apply_to_value, call, {})
+        return self._request(
+            messages.CALL, rref._owner, request, timeout, copy=not waits, pinned=rref
+        )
 
     def wait_for_calls(self, context: int) -> None:
         """Wait until the calls made from here under an autograd context have ended, some way."""
@@ -194,7 +223,16 @@ class Agent:
             return self.options.rpc_timeout
         return float(timeout)
 
-    def _request(self, kind: int, worker: int, request: Any, timeout: float, copy: bool) -> Future:
+    def _request(
+        self,
+        kind: int,
+        worker: int,
+        request: Any,
+        timeout: float,
+        *,
+        copy: bool,
+        pinned: RRef[Any] | None = None,
+    ) -> Future:
         if self._closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
         seconds = self.seconds(timeout)
@@ -206,6 +244,7 @@ class Agent:
         message = Message(kind, worker, packed.body, packed.buffers, call=number, context=context)
         future = Future()
         call = _Call(future, worker, context, seconds)
+        call.pinned = pinned
         self._calls[number] = call
         if seconds:
             deadline = call.deadline
@@ -507,6 +546,16 @@ class Agent:
         self._calls.clear()
         self.recorder.close()
         self.rrefs.clear()
+
+
+def _apply_to_value(
+    rref_id: tuple[int, int],
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    value = current_agent().rrefs.value_of(RRefId(*rref_id)).wait()
+    return function(value, *args, **kwargs)
 
 
 def _arguments(

@@ -165,3 +165,12 @@ def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
     """
     agent = current_agent()
     return agent.workers[agent.rank] if worker_name is None else agent.resolve(worker_name)
+
+
+def get_world_size() -> int:
+    """How many workers there are.
+
+    Raises:
+        RuntimeError: RPC has not been initialised.
+    """
+    return len(current_agent().workers)

@@ -14,7 +14,6 @@ Pure: no messages, no threads.  The caller serialises access to an `Owner`.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import NamedTuple
 
 
@@ -28,11 +27,37 @@ class RRefId(NamedTuple):
         return f"GloballyUniqueId(created_on={self.created_on}, local_id={self.local_id})"
 
 
+class _Weight:
+    """What has come home of one value: ``numerator`` times 2 to the power of minus ``exponent``."""
+
+    __slots__ = ("exponent", "numerator")
+
+    def __init__(self) -> None:
+        self.numerator = 0
+        self.exponent = 0
+
+    def add(self, exponent: int) -> None:
+        if exponent > self.exponent:
+            self.numerator <<= exponent - self.exponent
+            self.exponent = exponent
+        self.numerator += 1 << (self.exponent - exponent)
+        # Kept in lowest terms, so that it stays short when copies come and go.
+        zeros = (self.numerator & -self.numerator).bit_length() - 1
+        if zeros:
+            zeros = min(zeros, self.exponent)
+            self.numerator >>= zeros
+            self.exponent -= zeros
+
+    @property
+    def whole(self) -> bool:
+        return self.numerator == 1 and self.exponent == 0
+
+
 class Owner:
     """Which of the values on this worker are still referenced."""
 
     def __init__(self) -> None:
-        self._home: dict[RRefId, Fraction] = {}
+        self._home: dict[RRefId, _Weight] = {}
 
     def __len__(self) -> int:
         return len(self._home)
@@ -42,15 +67,14 @@ class Owner:
 
     def know(self, rref_id: RRefId) -> None:
         """A value, or the first news of one: its creation may arrive after its references."""
-        self._home.setdefault(rref_id, Fraction(0))
+        if rref_id not in self._home:
+            self._home[rref_id] = _Weight()
 
     def give_back(self, rref_id: RRefId, exponent: int) -> bool:
         """A reference has been dropped; whether the value is free now."""
-        home = self._home.get(rref_id, Fraction(0)) + Fraction(1, 1 << exponent)
-        if home > 1:
-            raise AssertionError(f"{rref_id}: more weight came home than went out")
-        if home == 1:
-            self._home.pop(rref_id, None)
-            return True
-        self._home[rref_id] = home
-        return False
+        self.know(rref_id)
+        home = self._home[rref_id]
+        home.add(exponent)
+        if home.whole:
+            del self._home[rref_id]
+        return home.whole

@@ -116,6 +116,11 @@ class RRef(Generic[T]):
         value: T = self._agent.rrefs.value_of(self._id).wait()
         return value
 
+    def _wait_for_creation(self) -> None:
+        """Wait until the value exists; raises what the call that was to make it raised."""
+        if self._creation is not None:
+            self._creation.wait()
+
     def confirmed_by_owner(self) -> bool:
         """Whether the owner has acknowledged the value's creation."""
         return self._creation is None or self._creation.done()

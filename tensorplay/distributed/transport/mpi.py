@@ -94,14 +94,14 @@ class MPITransport(Transport):
     """
 
     def __init__(self, comm: Any) -> None:
-        self._mpi = MPI = load_mpi()
+        self._mpi = mpi = load_mpi()
         self._frames = comm.Dup()
         self._bulk = comm.Dup()
         self._frames.Set_name("tensorplay frames")
         self._bulk.Set_name("tensorplay bulk")
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
-        self._tag_limit = int(self._frames.Get_attr(MPI.TAG_UB))
+        self._tag_limit = int(self._frames.Get_attr(mpi.TAG_UB))
         self._lock = threading.Lock()
         self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
         # Sends under way, oldest first: the request, and what it must keep alive.
@@ -115,7 +115,7 @@ class MPITransport(Transport):
         self._complete: deque[Message] = deque()
         self._closed = False
         self._slot = memoryview(bytearray(EAGER_LIMIT))
-        self._receive = self._frames.Recv_init([self._slot, MPI.BYTE], MPI.ANY_SOURCE, MPI.ANY_TAG)
+        self._receive = self._frames.Recv_init([self._slot, mpi.BYTE], mpi.ANY_SOURCE, mpi.ANY_TAG)
         self._receive.Start()
 
     def allgather(self, value: Any) -> list[Any]:
@@ -165,12 +165,12 @@ class MPITransport(Transport):
                 )
 
     def _start(self, message: Message, frame: bytes, bulk: list[Any]) -> None:
-        MPI = self._mpi
+        mpi = self._mpi
         peer = message.peer
         context = message.context
         # Tag 0 outside any context, else one that the context's id folds to.
         tag = 0 if context < 0 else 1 + context % self._tag_limit
-        request = self._frames.Isend([frame, MPI.BYTE], peer, tag)
+        request = self._frames.Isend([frame, mpi.BYTE], peer, tag)
         self.messages_sent += 1
         self.bytes_sent += len(frame)
         if not request.Test():
@@ -181,7 +181,7 @@ class MPITransport(Transport):
             requests = []
             for buffer in bulk:
                 for piece in _pieces(buffer):
-                    requests.append(self._bulk.Isend([piece, MPI.BYTE], peer, tag))
+                    requests.append(self._bulk.Isend([piece, mpi.BYTE], peer, tag))
                     self.bytes_sent += len(piece)
             self._bulk_sends.append((requests, bulk, peer))
             self._bulk_unfinished[peer] += 1

@@ -17,8 +17,8 @@ Invariants:
 
 1. Whoever gives up the token while other threads wait wakes one of them.
 2. A task put into the queue finds an idle serving thread, or a new one is started.
-3. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked` before
-   it reads `is_done`.  So no wake-up is lost.
+3. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
+   before it reads `is_done`.  So no wake-up is lost.
 4. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
    parked thread looks for itself within `_PARK_LIMIT`.
 """

@@ -1,0 +1,5 @@
+"""Optimizers over the parameters of many workers, with `torch.distributed.optim`'s names."""
+
+from tensorplay.distributed.optim.optimizer import DistributedOptimizer
+
+__all__ = ["DistributedOptimizer"]

@@ -1,0 +1,115 @@
+"""Layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorplay.nn import functional, init
+from tensorplay.nn.module import Module
+from tensorplay.nn.parameter import Parameter
+from tensorplay.ops.creation import empty
+from tensorplay.ops.shape import flatten
+from tensorplay.tensor import Tensor
+
+
+class Linear(Module):
+    """``x @ weight.T + bias`` on the last dimension of `x`.
+
+    Args:
+        in_features: Size of the input's last dimension.
+        out_features: Size of the output's.
+        bias: Whether to add a bias.
+        dtype: Element type of the parameters.
+
+    The parameters are drawn evenly from ``[-k, k)``, where ``k = 1 / sqrt(in_features)``.
+
+    >>> import tensorplay as tp
+    >>> tp.nn.Linear(3, 2)(tp.ones(5, 3)).shape
+    (5, 2)
+    """
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(empty(out_features, in_features, dtype=dtype, device=device))
+        if bias:
+            self.bias = Parameter(empty(out_features, dtype=dtype, device=device))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        if self.in_features:
+            init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The affine map."""
+        return functional.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class Identity(Module):
+    """Returns its input; takes any arguments when made."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input."""
+        return input
+
+
+class Flatten(Module):
+    """Dimensions `start_dim` to `end_dim` (inclusive) as one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, flattened."""
+        return flatten(input, self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Dropout(Module):
+    """In training, zero each element with probability `p` and scale the others by ``1/(1 - p)``."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input, some of it dropped."""
+        out = functional.dropout(input, self.p, self.training)
+        return input.copy_(out) if self.inplace and self.training else out
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"

@@ -1,0 +1,345 @@
+"""`Module`: what has parameters, may contain other modules, and can be called."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from tensorplay import dtypes
+from tensorplay.autograd.hooks import RemovableHandle, add_hook
+from tensorplay.nn import state
+from tensorplay.nn.parameter import Parameter
+from tensorplay.ops.creation import zeros
+from tensorplay.tensor import Tensor
+
+#: Converted in a module's place, to see what the arguments of `Module.to` ask for.
+_PROBE = zeros(0)
+
+_Self = TypeVar("_Self", bound="Module")
+
+
+class Module:
+    """The base of all layers and models.
+
+    A subclass calls ``super().__init__()``, sets parameters, buffers and other modules as
+    attributes, and defines `forward`.  Calling the module calls `forward`.
+
+    Attributes:
+        training: Whether the module is in training mode (`train`, `eval`).
+
+    >>> import tensorplay as tp
+    >>> class Scale(tp.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = tp.nn.Parameter(tp.ones(1))
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> [name for name, _ in Scale().named_parameters()]
+    ['factor']
+    """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _not_saved: set[str]
+    _forward_hooks: dict[int, Callable[..., Any]]
+    _forward_pre_hooks: dict[int, Callable[..., Any]]
+
+    def __init__(self) -> None:
+        # Past `__setattr__`, which needs these to be there.
+        set_plain = super().__setattr__
+        set_plain("training", True)
+        set_plain("_parameters", {})
+        set_plain("_buffers", {})
+        set_plain("_modules", {})
+        set_plain("_not_saved", set())
+        set_plain("_forward_hooks", {})
+        set_plain("_forward_pre_hooks", {})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes; to be defined by each subclass."""
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._forward_pre_hooks and not self._forward_hooks:
+            return self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_pre_hooks.values()):
+            replaced = hook(self, args)
+            if replaced is not None:
+                args = replaced if isinstance(replaced, tuple) else (replaced,)
+        result = self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_hooks.values()):
+            replaced = hook(self, args, result)
+            if replaced is not None:
+                result = replaced
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, args)`` before `forward`; what it returns replaces the arguments."""
+        return add_hook(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after `forward`; it may return another result."""
+        return add_hook(self._forward_hooks, hook)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        registered = self.__dict__.get("_parameters")
+        if registered is None:
+            if isinstance(value, (Tensor, Module)):
+                raise AttributeError("cannot assign before Module.__init__() call")
+            super().__setattr__(name, value)
+        elif isinstance(value, Parameter):
+            self._forget(name)
+            registered[name] = value
+        elif isinstance(value, Module):
+            self._forget(name)
+            self._modules[name] = value
+        elif name in registered:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' as parameter '{name}' "
+                    "(tensorplay.nn.Parameter or None expected)"
+                )
+            registered[name] = None
+        elif name in self._modules and value is None:
+            self._modules[name] = None
+        elif name in self._buffers and (value is None or isinstance(value, Tensor)):
+            self._buffers[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def _forget(self, name: str) -> None:
+        for place in (self.__dict__, self._parameters, self._buffers, self._modules):
+            place.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for what is no ordinary attribute.
+        own = self.__dict__
+        for place in ("_parameters", "_modules", "_buffers"):
+            if place in own and name in own[place]:
+                return own[place][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        for place in (self._parameters, self._buffers, self._modules):
+            if name in place:
+                del place[name]
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter; None reserves the name."""
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}'")
+        state.check_name(self, name, self._parameters)
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that belongs to the module's state but is not trained.
+
+        Args:
+            persistent: Whether `state_dict` contains it.
+        """
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}'")
+        state.check_name(self, name, self._buffers)
+        self._buffers[name] = tensor
+        if not persistent:
+            self._not_saved.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a child module; None reserves the name."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        state.check_name(self, name, self._modules)
+        self._modules[name] = module
+
+    add_module = register_module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = ""
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all within it, each once, with their dotted names."""
+        seen = set() if memo is None else memo
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            name, module = stack.pop()
+            if module in seen:
+                continue
+            seen.add(module)
+            yield name, module
+            children = [
+                (f"{name}.{child_name}" if name else child_name, child)
+                for child_name, child in module._modules.items()
+                if child is not None
+            ]
+            stack.extend(reversed(children))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all within it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly in this one, each once, with their names."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly in this one, each once."""
+        return (module for _, module in self.named_children())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters, each once, with their dotted names."""
+        return self._named("_parameters", prefix, recurse)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and, unless told otherwise, of all within it."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The buffers, each once, with their dotted names."""
+        return self._named("_buffers", prefix, recurse)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers of this module and, unless told otherwise, of all within it."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _named(self, place: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        for module_name, module in self.named_modules(prefix=prefix):
+            for name, tensor in getattr(module, place).items():
+                if tensor is not None and tensor not in seen:
+                    seen.add(tensor)
+                    yield (f"{module_name}.{name}" if module_name else name), tensor
+            if not recurse:
+                return
+
+    def get_submodule(self, target: str) -> Module:
+        """The module with a dotted name; this one for ``""``.
+
+        Raises:
+            AttributeError: There is none.
+        """
+        module: Module = self
+        for name in target.split(".") if target else ():
+            child = module._modules.get(name)
+            if child is None:
+                raise AttributeError(f"{type(module).__name__} has no module `{name}`")
+            module = child
+        return module
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter with a dotted name.
+
+        Raises:
+            AttributeError: There is none.
+        """
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        parameter = module._parameters.get(name)
+        if parameter is None:
+            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
+        return parameter
+
+    def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
+        """Names and values of all parameters and saved buffers; on the same memory, detached."""
+        return state.collect(self, prefix)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True
+    ) -> state.IncompatibleKeys:
+        """Copy values into the parameters and buffers.
+
+        Args:
+            state_dict: As `state_dict` returns it; arrays will do as well.
+            strict: Raise if names are missing or unknown.
+
+        Returns:
+            ``(missing_keys, unexpected_keys)``.
+
+        Raises:
+            RuntimeError: A shape differs, or, if `strict`, the names do.
+        """
+        return state.load(self, state_dict, strict)
+
+    def train(self: _Self, mode: bool = True) -> _Self:
+        """Set training mode here and in all modules within; returns the module."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: _Self) -> _Self:
+        """Leave training mode; returns the module."""
+        return self.train(False)
+
+    def requires_grad_(self: _Self, requires_grad: bool = True) -> _Self:
+        """Say whether the parameters require grad; returns the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the parameters' gradients, or set them to zero."""
+        for parameter in self.parameters():
+            state.reset_grad(parameter, set_to_none)
+
+    def apply(self: _Self, fn: Callable[[Module], None]) -> _Self:
+        """Call `fn` on every module within and, last, on this one; returns the module."""
+        for module in reversed(list(self.modules())):
+            fn(module)
+        return self
+
+    def to(self: _Self, *args: Any, dtype: Any = None, **others: Any) -> _Self:
+        """Convert floating-point parameters and buffers; arguments as for `Tensor.to`."""
+        probe = _PROBE.to(*args, dtype=dtype, **others)
+        target = probe._array.dtype
+        if probe is not _PROBE:
+            if target.kind not in "fc":
+                raise TypeError(f"nn.Module.to only accepts floating point dtypes, got {target}")
+            state.convert(self, target)
+        return self
+
+    def float(self: _Self) -> _Self:
+        """Convert to float32; returns the module."""
+        state.convert(self, dtypes.float32)
+        return self
+
+    def double(self: _Self) -> _Self:
+        """Convert to float64; returns the module."""
+        state.convert(self, dtypes.float64)
+        return self
+
+    def half(self: _Self) -> _Self:
+        """Convert to float16; returns the module."""
+        state.convert(self, dtypes.float16)
+        return self
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows between the parentheses; for subclasses."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [
+            f"({name}): " + repr(module).replace("\n", "\n  ")
+            for name, module in self._modules.items()
+        ]
+        if not children and len(lines) <= 1:
+            return f"{type(self).__name__}({extra})"
+        body = "\n  ".join(itertools.chain(lines, children))
+        return f"{type(self).__name__}(\n  {body}\n)"

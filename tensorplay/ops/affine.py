@@ -1,0 +1,75 @@
+"""The affine map of a linear layer, as one operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
+from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.tensor import Tensor, wrap
+
+
+class AddmmBackward0(Node):
+    """``x @ weight.T + bias``, with the leading dimensions of `x` taken as one."""
+
+    __slots__ = ()
+    lift = (0, 1)
+
+    def rule(self, grad: Any, x: Any, weight: Any) -> tuple[Any, ...]:
+        inner, outer = self.edges[:2]
+        rows = grad.reshape(-1, grad.shape[-1])
+        for_x = None if inner is None else grad @ weight
+        for_weight = None if outer is None else rows.T @ x.reshape(-1, x.shape[-1])
+        if len(self.edges) == 2:
+            return (for_x, for_weight)
+        return (
+            for_x,
+            for_weight,
+            None if self.edges[2] is None else dual.sum_over(rows, (0,)),
+        )
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias``.
+
+    Args:
+        input: ``(*, in_features)``, with any leading dimensions.
+        weight: ``(out_features, in_features)``.
+        bias: ``(out_features,)``, or None.
+
+    Raises:
+        RuntimeError: The shapes do not fit, or the types differ.
+
+    >>> import tensorplay as tp
+    >>> tp.nn.functional.linear(tp.ones(1, 2), tp.ones(3, 2), tp.ones(3))
+    tensor([[3., 3., 3.]])
+    """
+    x, w = input._array, weight._array
+    if x.dtype is not w.dtype and x.dtype != w.dtype:
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {x.dtype} and {w.dtype}"
+        )
+    if w.ndim != 2 or not x.ndim or x.shape[-1] != w.shape[1]:
+        raise RuntimeError(
+            f"linear(): an input of shape {x.shape} and a weight of shape {w.shape} do not fit"
+        )
+    out: Any = np.matmul(x, w.T)
+    if bias is not None:
+        b = bias._array
+        if b.shape != (w.shape[0],) or b.dtype != x.dtype:
+            raise RuntimeError(
+                f"linear(): the bias must have the shape {(w.shape[0],)} and type {x.dtype}, not "
+                f"{b.shape} and {b.dtype}"
+            )
+        out += b
+    operands = (input, weight) if bias is None else (input, weight, bias)
+    if not wanted(*operands):
+        return wrap(out)
+    edges = tuple([edge_of(one) for one in operands])
+    # Each factor is saved only if the other's gradient is wanted.
+    keep_x, keep_w = edges[1] is not None, edges[0] is not None
+    versions = ((input._version,) if keep_x else ()) + ((weight._version,) if keep_w else ())
+    return wrap(out, AddmmBackward0(edges, (x if keep_x else None, w if keep_w else None), versions))

@@ -1,0 +1,256 @@
+"""What all optimizers have in common.
+
+An optimizer never writes into an array that anybody else may hold: a graph that was recorded
+earlier, a message on its way, a view of the user's, another thread in the middle of its forward
+pass.  So a step computes the new values in a spare array and then puts that array in the parameter,
+which is one assignment: whoever looks at the parameter sees the old values or the new, and whoever
+holds the old array keeps it as it was.  The old array is the next step's spare if nobody else holds
+it by then (`sys.getrefcount`), so that in the ordinary case nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.grad_mode import set_grad_enabled
+from tensorplay.tensor import Tensor, wrap
+
+#: One step at a time in the whole process, so that two optimizers with a parameter in common (one
+#: for each of several trainers, say) do not lose one another's updates.
+_stepping = threading.RLock()
+
+Group = dict[str, Any]
+
+
+class Optimizer:
+    """The base of all optimizers.
+
+    A subclass defines `_update`, which computes one parameter's new values.
+
+    Args:
+        params: The tensors to optimize, or dictionaries (groups) with the tensors under
+            ``"params"`` and options of their own.
+        defaults: The options of groups that do not set them.
+
+    Attributes:
+        param_groups: The groups; options may be changed between steps.
+        state: For each parameter what the optimizer remembers of it.
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[Group], defaults: Mapping[str, Any]
+    ) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                "but got a Tensor"
+            )
+        self.defaults = dict(defaults)
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        self._spares: dict[Tensor, np.ndarray[Any, Any]] = {}
+        self._buffers: dict[np.dtype[Any], np.ndarray[Any, Any]] = {}
+        given: list[Any] = list(params)
+        if not given:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters with options of their own.
+
+        Raises:
+            TypeError: A parameter is not a tensor.
+            ValueError: A parameter is not a leaf, or is in a group already.
+        """
+        group = {**self.defaults, **param_group}
+        params = group["params"]
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        known = {param for other in self.param_groups for param in other["params"]}
+        for param in group["params"]:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, not {type(param).__name__}")
+            if param._node is not None:
+                raise ValueError("can't optimize a non-leaf Tensor")
+            if param in known:
+                raise ValueError("some parameters appear in more than one parameter group")
+            known.add(param)
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the parameters' gradients, or set them to zero."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none or param._grad is None:
+                    param._grad = None
+                else:
+                    param._grad = wrap(np.zeros_like(param._grad._array))
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Move the parameters that have a `.grad`.
+
+        Args:
+            closure: Computes the loss and its gradients anew; its result is returned.
+
+        Thread-safe: steps of all optimizers in the process run one after another.
+        """
+        loss = None
+        if closure is not None:
+            with set_grad_enabled(True):
+                loss = closure()
+        grads = {
+            param: param._grad
+            for group in self.param_groups
+            for param in group["params"]
+            if param._grad is not None
+        }
+        self.step_with(grads)
+        return loss
+
+    def step_with(self, grads: Mapping[Tensor, Tensor]) -> None:
+        """Move the parameters that have a gradient in `grads`, wherever it came from.
+
+        Args:
+            grads: For each parameter that is to move its gradient, of its shape.  Tensors that are
+                not in any group are passed over.
+
+        Raises:
+            RuntimeError: A gradient's shape is not its parameter's.
+
+        Thread-safe, as `step`.
+
+        >>> import tensorplay as tp
+        >>> w = tp.ones(2, requires_grad=True)
+        >>> tp.optim.SGD([w], lr=0.5).step_with({w: tp.tensor([1.0, 2.0])})
+        >>> w
+        tensor([0.5000, 0.0000], requires_grad=True)
+        """
+        with _stepping:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    grad = grads.get(param)
+                    if grad is not None:
+                        self._step_one(param, grad._array, group)
+
+    def _step_one(self, param: Tensor, grad: np.ndarray[Any, Any], group: Group) -> None:
+        old = param._array
+        if grad.shape != old.shape:
+            raise RuntimeError(
+                f"the gradient's shape {grad.shape} is not that of its parameter, {old.shape}"
+            )
+        if grad.dtype != old.dtype:
+            grad = grad.astype(old.dtype)
+        if group.get("maximize"):
+            grad = -grad
+        new = _reusable(self._spares, param)
+        if new is None or new.shape != old.shape or new.dtype != old.dtype:
+            new = np.empty_like(old)
+        self._update(old, grad, new, self.state[param], group)
+        param._version = [0]
+        param._array = new
+        self._spares[param] = old
+
+    def _update(
+        self,
+        old: np.ndarray[Any, Any],
+        grad: np.ndarray[Any, Any],
+        new: np.ndarray[Any, Any],
+        state: dict[str, Any],
+        group: Group,
+    ) -> None:
+        """Compute one parameter's new values; neither `old` nor `grad` may be written to.
+
+        Args:
+            old: The values as they are.
+            grad: The gradient, of the same shape and type.
+            new: Where the new values go; until then it may serve for anything.
+            state: What was remembered of the parameter, empty at first.
+            group: The options.
+        """
+        raise NotImplementedError
+
+    def _scratch(self, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A work array of the same shape and type, good until the next parameter's turn."""
+        buffer = self._buffers.get(like.dtype)
+        if buffer is None or buffer.size < like.size:
+            buffer = self._buffers[like.dtype] = np.empty(like.size, like.dtype)
+        return buffer[: like.size].reshape(like.shape)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The options and a copy of what is remembered; parameters appear as numbers."""
+        numbers = {
+            param: i
+            for i, param in enumerate(
+                [param for group in self.param_groups for param in group["params"]]
+            )
+        }
+        with _stepping:
+            state = {numbers[param]: copy.deepcopy(own) for param, own in self.state.items()}
+        groups = [
+            {**group, "params": [numbers[param] for param in group["params"]]}
+            for group in self.param_groups
+        ]
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned.
+
+        Raises:
+            ValueError: The groups are not of the same sizes.
+        """
+        saved = copy.deepcopy(dict(state_dict))
+        groups = saved["param_groups"]
+        sizes = [len(group["params"]) for group in self.param_groups]
+        if [len(group["params"]) for group in groups] != sizes:
+            raise ValueError(
+                "loaded state dict contains parameter groups that don't match the optimizer's: "
+                f"it has groups of {[len(group['params']) for group in groups]} parameters, the "
+                f"optimizer has {sizes}"
+            )
+        by_number = {}
+        for own, group in zip(self.param_groups, groups, strict=True):
+            by_number |= dict(zip(group["params"], own["params"], strict=True))
+            own |= {**group, "params": own["params"]}
+        with _stepping:
+            self.state.clear()
+            for number, values in saved["state"].items():
+                self.state[by_number[number]] = values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_spares": {}, "_buffers": {}}
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            options = sorted(name for name in group if name != "params")
+            lines += [f"    {name}: {group[name]}" for name in options]
+        return "\n".join([*lines, ")"])
+
+
+def _reusable(
+    spares: dict[Tensor, np.ndarray[Any, Any]], param: Tensor
+) -> np.ndarray[Any, Any] | None:
+    """The spare array of a parameter, taken out, if nobody else holds it."""
+    spare = spares.pop(param, None)
+    if spare is None or sys.getrefcount(spare) > _SOLE:
+        return None
+    # Memory of somebody else's, or somebody's view of it, is left alone.
+    return spare if spare.base is None and spare.flags.writeable else None
+
+
+def _references_to_a_spare() -> int:
+    """What `sys.getrefcount` says, where `_reusable` asks, of an array that nobody else holds."""
+    spares = {0: np.empty(1)}
+    spare = spares.pop(0, None)
+    return sys.getrefcount(spare)
+
+
+_SOLE = _references_to_a_spare()
