@@ -99,9 +99,13 @@ def wheel_environment(mpi: str) -> Environment:
 
 def system_launcher() -> tuple[str, ...] | None:
     """Find the machine's own launcher, passing over those of virtual environments."""
-    not_ours = [str(CHECKOUT), os.environ.get("VIRTUAL_ENV", str(CHECKOUT))]
+    passed_over = [CHECKOUT, Path(os.environ.get("VIRTUAL_ENV", CHECKOUT))]
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(f for f in folders if not f.startswith(tuple(not_ours)))
+    path = os.pathsep.join(
+        folder
+        for folder in folders
+        if not any(Path(folder).is_relative_to(other) for other in passed_over)
+    )
     if found := shutil.which("mpiexec", path=path):
         return (found,)
     # Outside an allocation srun would queue a job of its own and wait for it.
@@ -170,8 +174,9 @@ def install(folder: Path, extras: list[str]) -> None:
     stage = "-".join(["install", *extras])
     if marker(folder, stage).exists():
         return
-    interpreter_file = folder / "interpreter"
-    if not interpreter_file.exists() or interpreter_file.read_text() != sys.version:
+    # An environment can be neither moved nor given to another Python.
+    identity_file, identity = folder / "identity", f"{folder}\n{sys.version}\n"
+    if not identity_file.exists() or identity_file.read_text() != identity:
         try:
             import ensurepip  # noqa: F401  (Debian ships Python without it, in a package of its own)
             import venv  # noqa: F401
@@ -183,7 +188,7 @@ def install(folder: Path, extras: list[str]) -> None:
         print(f"run.py: making {folder.name} with Python {sys.version.split()[0]}", flush=True)
         command = [sys.executable, "-m", "venv", "--clear", str(folder)]
         require(f"making the virtual environment {folder.name}", command)
-        interpreter_file.write_text(sys.version)
+        identity_file.write_text(identity)
     for stale in folder.glob("ready-*"):
         if not stale.name.startswith(f"ready-{project_digest()}-"):
             stale.unlink()

@@ -1,10 +1,22 @@
-"""Reverse-mode automatic differentiation for MPI clusters, on NumPy."""
+"""Reverse-mode automatic differentiation for MPI clusters, on NumPy.
 
+The names are PyTorch's.  `tensorplay.distributed` is imported when first used, and MPI not before
+RPC is initialised, so that programs which need neither pay for neither.
+
+>>> import tensorplay as tp
+>>> x = tp.tensor([1.0, 2.0], requires_grad=True)
+>>> (x * x).sum().backward()
+>>> x.grad
+tensor([2., 4.])
+"""
+
+import builtins
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+# The methods of `Tensor` are there from the first import on.
+import tensorplay.ops
 from tensorplay import autograd
-from tensorplay import ops as _ops
 from tensorplay.autograd.grad_mode import (
     enable_grad,
     is_grad_enabled,
@@ -34,6 +46,25 @@ from tensorplay.dtypes import (
     short,
     uint8,
 )
+from tensorplay.ops.arithmetic import add, div, mul, neg, sub
+from tensorplay.ops.comparison import (
+    all,
+    allclose,
+    any,
+    eq,
+    equal,
+    ge,
+    gt,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    le,
+    logical_not,
+    lt,
+    ne,
+    nonzero,
+)
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -50,10 +81,39 @@ from tensorplay.ops.creation import (
     zeros,
     zeros_like,
 )
-from tensorplay.ops.linalg import matmul, mm
-from tensorplay.ops.pointwise import abs, exp, log, relu, sigmoid, sqrt, tanh
-from tensorplay.ops.reduction import mean, sum
-from tensorplay.ops.shape import flatten, permute, reshape, squeeze, transpose, unsqueeze
+from tensorplay.ops.extrema import amax, amin, argmax, argmin, max, min
+from tensorplay.ops.gathering import gather, index_select
+from tensorplay.ops.joining import cat, chunk, split, stack, unbind
+from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
+from tensorplay.ops.pointwise import (
+    abs,
+    cos,
+    exp,
+    log,
+    reciprocal,
+    relu,
+    sigmoid,
+    sign,
+    sin,
+    sqrt,
+    square,
+    tanh,
+)
+from tensorplay.ops.power import pow
+from tensorplay.ops.reduction import mean, std, sum, var
+from tensorplay.ops.selection import clamp, maximum, minimum, where
+from tensorplay.ops.shape import (
+    broadcast_to,
+    clone,
+    flatten,
+    permute,
+    reshape,
+    squeeze,
+    t,
+    transpose,
+    unsqueeze,
+)
+from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
 from tensorplay.random import (
     Generator,
     initial_seed,
@@ -67,13 +127,146 @@ from tensorplay.random import (
 )
 from tensorplay.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tensorplay import distributed, nn, optim
+
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
 _LAZY = frozenset({"distributed", "nn", "optim"})
+
+# Without the names that are builtins too, so that `import *` hides none.
+__all__ = [
+    "Generator",
+    "Tensor",
+    "add",
+    "allclose",
+    "amax",
+    "amin",
+    "arange",
+    "argmax",
+    "argmin",
+    "as_tensor",
+    "autograd",
+    "bmm",
+    "broadcast_to",
+    "cat",
+    "chunk",
+    "clamp",
+    "clone",
+    "complex128",
+    "complex64",
+    "cos",
+    "distributed",
+    "div",
+    "dot",
+    "double",
+    "dtype",
+    "empty",
+    "empty_like",
+    "enable_grad",
+    "eq",
+    "equal",
+    "exp",
+    "eye",
+    "flatten",
+    "float16",
+    "float32",
+    "float64",
+    "from_numpy",
+    "full",
+    "full_like",
+    "gather",
+    "ge",
+    "get_default_dtype",
+    "gt",
+    "half",
+    "index_select",
+    "initial_seed",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "is_grad_enabled",
+    "is_tensor",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "linspace",
+    "log",
+    "log_softmax",
+    "logical_not",
+    "logsumexp",
+    "long",
+    "lt",
+    "manual_seed",
+    "matmul",
+    "maximum",
+    "mean",
+    "minimum",
+    "mm",
+    "mul",
+    "ne",
+    "neg",
+    "nn",
+    "no_grad",
+    "nonzero",
+    "norm",
+    "ones",
+    "ones_like",
+    "optim",
+    "outer",
+    "permute",
+    "promote_types",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "reciprocal",
+    "relu",
+    "reshape",
+    "set_default_dtype",
+    "set_grad_enabled",
+    "short",
+    "sigmoid",
+    "sign",
+    "sin",
+    "softmax",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "sub",
+    "t",
+    "tanh",
+    "tensor",
+    "transpose",
+    "uint8",
+    "unbind",
+    "unsqueeze",
+    "var",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+
+
+def is_tensor(obj: object) -> "builtins.bool":
+    """Whether `obj` is a `Tensor`."""
+    return isinstance(obj, Tensor)
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"tensorplay.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *_LAZY})

@@ -249,6 +249,8 @@ def check_saved(node: Node) -> None:
 
 def lifted(node: Node) -> list[Any]:
     """The saved values of a node, those that came from tensors as tensors in the graph again."""
+    if not node.lift:
+        return list(node.saved)
     values: list[Any] = []
     versions = iter(node.versions)
     for value, source in zip(node.saved, node.lift, strict=True):
@@ -261,9 +263,11 @@ def lifted(node: Node) -> list[Any]:
             tensor = wrap(value, node)
         else:
             assert isinstance(node, MultiOutputNode)
-            tensor = wrap(value, OutputOf(node, OUTPUT - 1 - source))
+            tensor = wrap(value, node.output(OUTPUT - 1 - source))
         # A later write to what was saved must be noticed through the new graph as well.
-        tensor._version = next(versions)
+        version = next(versions)
+        if tensor._array is value:
+            tensor._version = version
         values.append(tensor)
     return values
 

@@ -45,6 +45,7 @@ class Node:
     #: Stands for the stretching of an operand by broadcasting: see `tensorplay.ops.recording`.
     stretched: ClassVar[bool] = False
     #: For each saved value: the number of the input that it is, `OUTPUT`, or None for a constant.
+    #: Empty if all are constants.
     lift: ClassVar[tuple[int | None, ...]] = ()
 
     edges: tuple[Node | Tensor | None, ...]
@@ -115,6 +116,10 @@ class MultiOutputNode(Node):
 
     __slots__ = ("outputs",)
     outputs: int
+
+    def output(self, index: int) -> OutputOf:
+        """The node of one output."""
+        return OutputOf(self, index)
 
 
 class AccumulateGrad:

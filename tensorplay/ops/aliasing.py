@@ -99,7 +99,6 @@ class CopySlices(Node):
     """A write through a view: where the view is, the base's values come from elsewhere."""
 
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grad: Any, steps: Steps, layout: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         """Edges: the base as it was before, the written values."""
@@ -125,52 +124,59 @@ class FillBackward0(Node):
         return (dual.zeros_like(grad),)
 
 
+def _base_of(tensor: Tensor) -> tuple[Tensor, Steps | None] | None:
+    """A view's base and its steps; None if it is no view (any more)."""
+    alias = tensor._alias
+    # The base may have been given another array since: then they have a counter each.
+    if alias.__class__ is tuple and alias[0]._version is tensor._version:
+        found: tuple[Tensor, Steps | None] = alias
+        return found
+    return None
+
+
 def is_recorded(target: Tensor, *sources: Tensor) -> bool:
     """Whether a write of the sources into `target` changes the graph."""
     if not grad_mode.enabled:
         return False
-    alias = target._alias
-    if target._requires_grad or (alias.__class__ is tuple and alias[0]._requires_grad):
+    if target._requires_grad or any([source._requires_grad for source in sources]):
         return True
-    return any([source._requires_grad for source in sources])
+    found = _base_of(target)
+    return found is not None and found[0]._requires_grad
 
 
 def write(target: Tensor, result: Tensor) -> None:
     """Put the values of `result` (same shape and type) into the memory of `target`, recorded.
 
     Raises:
-        RuntimeError: As `check_writable`.
+        RuntimeError: `target` is a leaf that requires grad, a view of one, or a view that has no
+            place in the graph because recording was off when it was made.
     """
-    check_writable(target)
+    _check_writable(target)
     target._array[...] = result._array
     target._version[0] += 1
-    alias = target._alias
-    if alias.__class__ is tuple:
-        base, steps = alias
-        node = CopySlices((edge_of(base), edge_of(result)), (steps, base._array))
-    else:
+    found = _base_of(target)
+    if found is None:
         base = target
         node = result._node or FillBackward0((edge_of(target),))
+    else:
+        base, steps = found
+        node = CopySlices((edge_of(base), edge_of(result)), (steps, base._array))
     _rebase(base, node)
-    if base._alias is not None:
+    if base._alias.__class__ is Views:
         for living in base._alias.living():
-            _rebase(living, replayed(living._alias[1], base)._node)
+            if living._version is base._version:
+                _rebase(living, replayed(living._alias[1], base)._node)
 
 
-def check_writable(target: Tensor) -> None:
-    """Raise if a recorded write into `target` is not allowed.
-
-    Raises:
-        RuntimeError: It is a leaf that requires grad, a view of one, or a view that has no place in
-            the graph because recording was off when it was made.
-    """
+def _check_writable(target: Tensor) -> None:
     if target._requires_grad and target._node is None:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."
         )
-    if target._alias.__class__ is not tuple:
+    found = _base_of(target)
+    if found is None:
         return
-    base, steps = target._alias
+    base, steps = found
     if base._requires_grad and base._node is None:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -185,8 +191,7 @@ def check_writable(target: Tensor) -> None:
 def _rebase(tensor: Tensor, node: Node | None) -> None:
     if retains_grad(tensor):
         # The gradient to keep is that of the new values.
-        hooks = hooks_of(tensor)
-        keep = hooks.pop(RETAIN)
+        keep = hooks_of(tensor).pop(RETAIN)
         tensor._node = node
         hooks_of(tensor)[RETAIN] = keep
     tensor._node = node

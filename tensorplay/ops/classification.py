@@ -23,7 +23,6 @@ class NllLossBackward0(Node):
     """The picked elements, weighted.  The weights contain what the reduction divides by."""
 
     __slots__ = ()
-    lift = (None, None, None)
 
     def rule(
         self, grad: Any, index: Any, weights: Any, shape: tuple[int, ...]

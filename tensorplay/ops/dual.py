@@ -63,11 +63,23 @@ def permuted(value: Any, axes: tuple[int, ...]) -> Any:
 
 
 def exp(value: Any) -> Any:
+    """The exponential."""
     return value.exp() if isinstance(value, Tensor) else np.exp(value)
 
 
 def log(value: Any) -> Any:
+    """The natural logarithm."""
     return value.log() if isinstance(value, Tensor) else np.log(value)
+
+
+def sin(value: Any) -> Any:
+    """The sine."""
+    return value.sin() if isinstance(value, Tensor) else np.sin(value)
+
+
+def cos(value: Any) -> Any:
+    """The cosine."""
+    return value.cos() if isinstance(value, Tensor) else np.cos(value)
 
 
 def array(value: Any) -> Any:

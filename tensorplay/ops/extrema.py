@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
+from tensorplay.ops.gathering import index_along
 from tensorplay.ops.indexing import scatter
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
@@ -26,7 +27,6 @@ class _AlongDim(Node):
     """One element along a dimension was chosen: its place gets the gradient."""
 
     __slots__ = ()
-    lift = (None, None, None)
 
     def rule(
         self, grad: Any, index: Any, kept: tuple[int, ...], shape: tuple[int, ...]
@@ -104,10 +104,7 @@ def _along(
         return ValuesAndIndices(input.clone(), wrap(np.zeros((), np.int64)))
     _check_not_empty(x, (axis,))
     found = np.expand_dims(search(x, axis=axis), axis)
-    index = tuple(
-        found if i == axis else np.arange(size).reshape([-1 if j == i else 1 for j in range(x.ndim)])
-        for i, size in enumerate(x.shape)
-    )
+    index = index_along(found, axis)
     values = x[index]
     kept = values.shape
     shape = kept if keepdim else kept[:axis] + kept[axis + 1 :]

@@ -18,7 +18,6 @@ class SliceBackward0(Node):
     """Integers, slices, None and ``...``: a view, each element at most once."""
 
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grad: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         return (scatter(grad, index, shape, False),)
@@ -28,7 +27,6 @@ class IndexBackward0(Node):
     """Arrays among the indices: a copy, in which an element may stand several times."""
 
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grad: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         return (scatter(grad, index, shape, True),)

@@ -26,7 +26,6 @@ class SetItemBackward0(Node):
     """``tensor[index] = value``: the old values elsewhere, the new ones at the index."""
 
     __slots__ = ()
-    lift = (None,)
 
     def rule(self, grad: Any, index: Any) -> tuple[Any, ...]:
         old, new = self.edges

@@ -44,7 +44,6 @@ class SplitBackward0(MultiOutputNode):
     """Pieces along a dimension; those that got no gradient count as zero."""
 
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grads: Any, axis: int, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
         return (_joined(np.concatenate, cat, _without_gaps(grads, shapes), axis),)
@@ -54,7 +53,6 @@ class UnbindBackward0(MultiOutputNode):
     """Slices along a dimension; those that got no gradient count as zero."""
 
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grads: Any, axis: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
         shapes = (shape,) * len(grads)

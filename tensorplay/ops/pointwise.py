@@ -53,9 +53,24 @@ class SigmoidBackward0(Node):
         return (grad * (out * (1 - out)),)
 
 
+class SinBackward0(Node):
+    __slots__ = ()
+    lift = (0,)
+
+    def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
+        return (grad * dual.cos(x),)
+
+
+class CosBackward0(Node):
+    __slots__ = ()
+    lift = (0,)
+
+    def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
+        return (-grad * dual.sin(x),)
+
+
 class AbsBackward0(Node):
     __slots__ = ()
-    lift = (None,)
 
     def rule(self, grad: Any, sign: Any) -> tuple[Any, ...]:
         return (grad * sign,)
@@ -89,14 +104,19 @@ def of_output(
     return operation
 
 
-def log(input: Tensor) -> Tensor:
-    """The natural logarithm of each element."""
-    input = floating(input)
-    x = input._array
-    out = np.log(x)
-    if not wanted(input):
-        return wrap(out)
-    return wrap(out, LogBackward0((edge_of(input),), (x,), (input._version,)))
+def of_input(function: Callable[[Any], Any], node_class: type[Node], doc: str) -> Any:
+    """An operation whose rule needs its argument."""
+
+    def operation(input: Tensor) -> Tensor:
+        input = floating(input)
+        x = input._array
+        out = function(x)
+        if not wanted(input):
+            return wrap(out)
+        return wrap(out, node_class((edge_of(input),), (x,), (input._version,)))
+
+    operation.__doc__ = doc
+    return operation
 
 
 def abs(input: Tensor) -> Tensor:
@@ -118,8 +138,28 @@ def _sigmoid(x: Any) -> Any:
         return 1 / (1 + np.exp(-x))
 
 
+cos = of_input(np.cos, CosBackward0, "The cosine of each element.")
+log = of_input(np.log, LogBackward0, "The natural logarithm of each element.")
+sin = of_input(np.sin, SinBackward0, "The sine of each element.")
 exp = of_output(np.exp, ExpBackward0, "The exponential of each element.")
 sqrt = of_output(np.sqrt, SqrtBackward0, "The square root of each element.")
 tanh = of_output(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
 sigmoid = of_output(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
 relu = of_output(_relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False)
+
+
+def square(input: Tensor) -> Tensor:
+    """The square of each element."""
+    result: Tensor = input * input
+    return result
+
+
+def reciprocal(input: Tensor) -> Tensor:
+    """One divided by each element."""
+    result: Tensor = 1 / input
+    return result
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1, as each element is negative, zero or positive; its gradient is zero."""
+    return wrap(np.sign(input._array))

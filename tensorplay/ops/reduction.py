@@ -9,7 +9,8 @@ import numpy as np
 from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import cast, edge_of, floating, wanted
+from tensorplay.ops.pointwise import sqrt
+from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
 Dim = int | tuple[int, ...] | list[int] | None
@@ -19,7 +20,6 @@ _sum = np.add.reduce
 
 class SumBackward0(Node):
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grad: Any, shape: tuple[int, ...], kept: tuple[int, ...]) -> tuple[Any, ...]:
         return (dual.spread(grad.reshape(kept), shape),)
@@ -27,7 +27,6 @@ class SumBackward0(Node):
 
 class MeanBackward0(Node):
     __slots__ = ()
-    lift = (None, None, None)
 
     def rule(
         self, grad: Any, shape: tuple[int, ...], kept: tuple[int, ...], count: int
@@ -126,3 +125,44 @@ def mean(
     if not wanted(input):
         return wrap(out)
     return wrap(out, MeanBackward0((edge_of(input),), (shape, kept_shape(shape, axes), count)))
+
+
+def var(
+    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+) -> Tensor:
+    """The variance, over all elements or the dimensions `dim`.
+
+    Args:
+        correction: What is subtracted from the number of elements in the divisor.
+        options: ``unbiased=False`` is another way to say ``correction=0``.
+    """
+    correction = _correction(correction, options)
+    deviation: Tensor = input - mean(input, dim, keepdim=True)
+    divisor = deviation._array.size // max(1, _groups(deviation, dim)) - correction
+    total = sum(deviation * deviation, dim, keepdim)
+    result: Tensor = total / max(divisor, 0) if divisor > 0 else total * float("nan")
+    return result
+
+
+def std(
+    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+) -> Tensor:
+    """The standard deviation: the square root of `var`, whose arguments it takes."""
+    return sqrt(var(input, dim, _correction(correction, options), keepdim))
+
+
+def _correction(correction: int, options: dict[str, Any]) -> int:
+    unbiased = options.pop("unbiased", None)
+    if options:
+        raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
+    return correction if unbiased is None else int(unbiased)
+
+
+def _groups(input: Tensor, dim: Dim) -> int:
+    """How many separate reductions a reduction over `dim` consists of."""
+    shape = input._array.shape
+    axes = axes_of(dim, len(shape))
+    groups = 1
+    for i, size in enumerate(shape):
+        groups *= 1 if i in axes else size
+    return groups

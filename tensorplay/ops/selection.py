@@ -16,7 +16,6 @@ from tensorplay.tensor import Tensor, wrap
 
 class WhereBackward0(Node):
     __slots__ = ()
-    lift = (None,)
 
     def rule(self, grad: Any, condition: Any) -> tuple[Any, ...]:
         left, right = self.edges
@@ -28,7 +27,6 @@ class WhereBackward0(Node):
 
 class ClampBackward0(Node):
     __slots__ = ()
-    lift = (None,)
 
     def rule(self, grad: Any, inside: Any) -> tuple[Any, ...]:
         return (dual.where(inside, grad),)

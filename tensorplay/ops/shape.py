@@ -25,7 +25,6 @@ class ViewBackward0(Node):
 
 class TransposeBackward0(Node):
     __slots__ = ()
-    lift = (None, None)
 
     def rule(self, grad: Any, dim0: int, dim1: int) -> tuple[Any, ...]:
         return (grad.swapaxes(dim0, dim1),)

@@ -9,7 +9,7 @@ function when it becomes ready; one that nothing reaches answers none at once.  
 ready together, for one worker, travel in one message.
 
 *Tell.*  When nothing is ready for the first time, the worker tells those it knows in this context,
-and has not sent anything to in this pass, that the pass has begun.
+and has neither sent anything to nor heard from in this pass, that the pass has begun.
 
 *Done.*  The worker is done when all its send functions have been answered and all that was ready
 has run.  It reports to the starting worker whom it knew when it joined.  The starting worker is
@@ -107,7 +107,7 @@ class BackwardPass:
         self._task = GraphTask(self._sink, retain_graph=retain_graph)
         # Send functions that have not been answered.
         self._owed = set(self._sends)
-        # Answers ready for each worker, and the workers that have heard from this one.
+        # Answers ready for each worker, and the workers that know of the pass.
         self._ready: dict[int, list[Answer]] = {}
         self._urgent = False
         self._told: set[int] = set()
@@ -130,6 +130,10 @@ class BackwardPass:
         for recv in self._recvs.values():
             if recv not in task.pending:
                 self._answer(recv, None)
+
+    def heard(self, rank: int) -> None:
+        """A message of this pass has come from that worker: it need not be told."""
+        self._told.add(rank)
 
     def answer(self, answers: Iterable[Answer]) -> None:
         """Answers have come for send functions of this worker."""

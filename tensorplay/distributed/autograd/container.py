@@ -151,7 +151,6 @@ class Container:
                 message_id = next(self._message_ids)
                 context.sends[message_id] = SendRpcBackward(message_id, message.peer, tensors)
                 message.grad_id = message_id
-                message.grad_count = len(tensors)
 
     def retract_send(self, message: Message) -> None:
         context = self._contexts.get(message.context)

@@ -231,9 +231,9 @@ class Exchange:
 
     def _send(self, kind: int, to: int, context: DistAutogradContext, value: Any) -> None:
         packed = pack(value, copy=False)
-        self._agent.send(
-            Message(kind, to, packed.body, packed.buffers, context=context.id)
-        )
+        message = Message(kind, to, packed.body, packed.buffers)
+        message.context = context.id
+        self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
 
@@ -255,9 +255,11 @@ class Exchange:
                 f"{self._agent.name!r} while a backward pass was running"
             )
             failure = tuple(describe(error, self._agent.name))
-            body = pack((pass_id, failure), copy=False).body
-            starter = pass_id >> RANK_SHIFT
-            self._agent.send(Message(FAILED, starter, body, context=message.context))
+            answer = Message(
+                FAILED, pass_id >> RANK_SHIFT, pack((pass_id, failure), copy=False).body
+            )
+            answer.context = message.context
+            self._agent.send(answer)
             return None
         runner, task = self._join(context, pass_id, retain_graph)
         if runner is None or not answers:

@@ -38,19 +38,21 @@ _STOP_PATIENCE = 5.0
 Handler = Callable[[Message], Callable[[], None] | None]
 
 
-class _Call:
-    """A call that has not been answered."""
+class _Call(Future):
+    """The future of a call that has not been answered."""
 
-    __slots__ = ("context", "deadline", "future", "pinned", "seconds", "worker")
+    __slots__ = ("context", "deadline", "pinned", "seconds", "worker")
 
-    def __init__(self, future: Future, worker: int, context: int, seconds: float) -> None:
-        #: The reference whose value the call uses: it lives at least as long as the call.
-        self.pinned: RRef[Any] | None = None
-        self.future = future
+    def __init__(
+        self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None
+    ) -> None:
+        super().__init__()
         self.worker = worker
         self.context = context
         self.seconds = seconds
-        self.deadline = time.monotonic() + seconds if seconds else None
+        self.deadline = time.monotonic() + seconds if seconds else float("inf")
+        #: The reference whose value the call uses: it lives at least as long as the call.
+        self.pinned = pinned
 
 
 class Agent:
@@ -213,7 +215,7 @@ class Agent:
         """Wait until the calls made from here under an autograd context have ended, some way."""
         for call in list(self._calls.values()):
             if call.context == context:
-                call.future.wait_until(None)
+                call.wait_until(None)
 
     def seconds(self, timeout: float) -> float:
         """The timeout of a call in seconds, 0 for none; -1 stands for the default."""
@@ -235,35 +237,36 @@ class Agent:
     ) -> Future:
         if self._closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
-        seconds = self.seconds(timeout)
         recorder = self.recorder
         context = recorder.current()
         own = worker == self.rank
+        call = _Call(worker, context, self.seconds(timeout), pinned)
         packed = pack(request, copy=copy or own)
-        number = next(self._numbers)
-        message = Message(kind, worker, packed.body, packed.buffers, call=number, context=context)
-        future = Future()
-        call = _Call(future, worker, context, seconds)
-        call.pinned = pinned
+        message = Message(kind, worker, packed.body, packed.buffers)
+        message.call = number = next(self._numbers)
+        message.grad_count = len(packed.tensors)
         self._calls[number] = call
-        if seconds:
-            deadline = call.deadline
-            if deadline is not None and deadline < self._first_deadline:
-                self._first_deadline = deadline
+        if call.deadline < self._first_deadline:
+            self._first_deadline = call.deadline
         try:
             if context != NO_CONTEXT:
+                message.context = context
                 recorder.record_send(message, packed.tensors)
-            self.calls_made += 1
             if own:
+                with self._counting:
+                    self.calls_made += 1
                 self._send_to_self(message)
             else:
                 message.on_failure = partial(self._not_sent, message, packed)
-                self.send(message)
+                with self._counting:
+                    self.calls_made += 1
+                    self._sent += 1
+                self.transport.send(message)
         except BaseException:
             self._calls.pop(number, None)
             packed.discard()
             raise
-        return future
+        return call
 
     def _not_sent(self, message: Message, packed: Packed, error: Exception) -> None:
         with self._counting:
@@ -272,7 +275,7 @@ class Agent:
         packed.discard()
         call = self._calls.pop(message.call, None)
         if call is not None:
-            call.future.finish(error=error)
+            call.finish(error=error)
 
     def send(self, message: Message) -> None:
         """Send a message to another worker; any thread."""
@@ -311,7 +314,7 @@ class Agent:
             # The caller has given up waiting.  What the answer holds is dropped in good order.
             self.run_soon(partial(self._drop_late, message))
             return
-        call.future.finish(decode=partial(self._decode_reply, message))
+        call.finish(decode=partial(self._decode_reply, message))
 
     def _decode_reply(self, message: Message) -> Any:
         value, tensors = unpack(message.body, message.buffers)
@@ -350,16 +353,14 @@ class Agent:
     def _expire(self, now: float) -> None:
         first = float("inf")
         for number, call in list(self._calls.items()):
-            if call.deadline is None:
-                continue
             if call.deadline > now:
                 first = min(first, call.deadline)
             elif self._calls.pop(number, None) is not None:
-                call.future.finish(error=self._timeout_error(call))
+                call.finish(error=self._timeout_error(call))
         # A call made in the meantime may have an earlier deadline than those seen here.
         self._first_deadline = first
         for call in list(self._calls.values()):
-            if call.deadline is not None and call.deadline < self._first_deadline:
+            if call.deadline < self._first_deadline:
                 self._first_deadline = call.deadline
 
     def _timeout_error(self, call: _Call) -> RpcTimeoutError:
@@ -401,12 +402,13 @@ class Agent:
         self, message: Message, serve: Callable[[Message], None]
     ) -> Callable[[], None]:
         self._executing.add(message)
+        with self._counting:
+            self.calls_served += 1
         return partial(self._serve, message, serve)
 
     def _serve(self, message: Message, serve: Callable[[Message], None]) -> None:
         recorder = self.recorder
         before = recorder.enter(message.context)
-        self.calls_served += 1
         try:
             if message.context != NO_CONTEXT:
                 recorder.check(message)
@@ -468,14 +470,10 @@ class Agent:
 
     def _answer(self, request: Message, kind: int, value: Any) -> None:
         packed = pack(value, copy=True)
-        answer = Message(
-            kind,
-            request.peer,
-            packed.body,
-            packed.buffers,
-            call=request.call,
-            context=request.context,
-        )
+        answer = Message(kind, request.peer, packed.body, packed.buffers)
+        answer.call = request.call
+        answer.context = request.context
+        answer.grad_count = len(packed.tensors)
         if request.context != NO_CONTEXT and kind == messages.REPLY:
             self.recorder.record_send(answer, packed.tensors)
         if request.peer == self.rank:
@@ -542,7 +540,7 @@ class Agent:
         self.progress.stop(_STOP_PATIENCE)
         error = RuntimeError("RPC was shut down before this call was answered")
         for call in list(self._calls.values()):
-            call.future.finish(error=error)
+            call.finish(error=error)
         self._calls.clear()
         self.recorder.close()
         self.rrefs.clear()

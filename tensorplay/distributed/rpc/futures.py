@@ -34,7 +34,9 @@ class Future(Completion):
     __slots__ = ("__weakref__", "_callbacks", "_decode", "_decoding", "_error", "_value")
 
     def __init__(self) -> None:
-        super().__init__()
+        # As Completion.__init__ does; written out, since every call makes one.
+        self.is_done = False
+        self._parked = []
         self._callbacks: list[Callable[[], None]] | None = None
         # Makes the value of what has arrived; run once, by the first thread that asks.
         self._decode: Callable[[], Any] | None = None

@@ -146,7 +146,7 @@ def _reduce_rref(rref: RRef[Any], packed: Packed) -> tuple[Any, ...]:
         rref._exponent += 1
         exponent = rref._exponent
     owner, rref_id = rref._owner, rref._id
-    packed.undo.append(lambda: agent.rrefs.dropped.append((owner, rref_id, exponent)))
+    packed.on_discard(lambda: agent.rrefs.dropped.append((owner, rref_id, exponent)))
     return (_received_rref, (owner, rref_id.created_on, rref_id.local_id, exponent))
 
 

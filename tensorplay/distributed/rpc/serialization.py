@@ -14,7 +14,7 @@ import copyreg
 import io
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,22 +43,23 @@ class Packed:
         body: The pickle.
         buffers: Its out-of-band buffers.
         tensors: The tensors in it that require grad, in the order of their numbers.
-        undo: To be called if the message is not sent.
+        undo: What takes back the pickling's side effects.
     """
 
-    __slots__ = ("body", "buffers", "tensors", "undo")
+    body: bytes
+    buffers: Sequence[Any]
+    tensors: Sequence[Tensor]
+    undo: Sequence[Callable[[], None]] = ()
 
-    def __init__(self) -> None:
-        self.body: bytes = b""
-        self.buffers: list[Any] = []
-        self.tensors: list[Tensor] = []
-        self.undo: list[Callable[[], None]] = []
+    def on_discard(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if the message is not sent."""
+        self.undo = (*self.undo, undo)
 
     def discard(self) -> None:
         """Take back what the pickling has done."""
-        for undo in self.undo:
-            undo()
-        self.undo.clear()
+        undo, self.undo = self.undo, ()
+        for function in undo:
+            function()
 
 
 class _Table(dict[type, Any]):
@@ -87,6 +88,8 @@ class _Packer:
     def __init__(self) -> None:
         self.free = True
         self._packed = Packed()
+        self._buffers: list[Any] = []
+        self._tensors: list[Tensor] = []
         self._copy = False
         self._file = io.BytesIO()
         self._pickler = pickle.Pickler(self._file, protocol=5, buffer_callback=self._take_buffer)
@@ -98,6 +101,8 @@ class _Packer:
     def pack(self, value: Any, copy: bool) -> Packed:
         packed = self._packed = Packed()
         self._copy = copy
+        self._buffers = []
+        self._tensors = []
         file = self._file
         self.free = False
         try:
@@ -111,18 +116,20 @@ class _Packer:
             file.seek(0)
             file.truncate()
             self._pickler.clear_memo()
+        packed.buffers = self._buffers
+        packed.tensors = self._tensors
         return packed
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> None:
         view = buffer.raw()
         if self._copy and view.nbytes > INLINE_LIMIT:
             view = memoryview(np.array(view))
-        self._packed.buffers.append(view)
+        self._buffers.append(view)
 
     def reduce_tensor(self, tensor: Tensor) -> tuple[Any, ...]:
         array = tensor._array
         if tensor._requires_grad:
-            tensors = self._packed.tensors
+            tensors = self._tensors
             number = len(tensors)
             tensors.append(tensor)
         else:

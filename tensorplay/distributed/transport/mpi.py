@@ -130,7 +130,16 @@ class MPITransport(Transport):
         if self._closed:
             raise TransportClosedError("the transport is closed")
         frame, bulk = encode(message, self.rank)
-        self._outbox.append((message, frame, bulk))
+        if not (self._outbox or bulk) and self._lock.acquire(blocking=False):
+            # The usual case: small, and nothing in the way.
+            try:
+                self._start(message, frame, bulk)
+            finally:
+                self._lock.release()
+            if not self._outbox:
+                return
+        else:
+            self._outbox.append((message, frame, bulk))
         self._flush()
 
     def _flush(self) -> None:
@@ -154,17 +163,19 @@ class MPITransport(Transport):
     def _empty_outbox(self) -> None:
         outbox = self._outbox
         while outbox and not self._held_back():
-            message, frame, bulk = outbox.popleft()
-            try:
-                self._start(message, frame, bulk)
-            except self._mpi.Exception as error:
-                if message.on_failure is None:
-                    raise
-                message.on_failure(
-                    RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}")
-                )
+            self._start(*outbox.popleft())
 
     def _start(self, message: Message, frame: bytes, bulk: list[Any]) -> None:
+        try:
+            self._start_transfers(message, frame, bulk)
+        except self._mpi.Exception as error:
+            if message.on_failure is None:
+                raise
+            message.on_failure(
+                RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}")
+            )
+
+    def _start_transfers(self, message: Message, frame: bytes, bulk: list[Any]) -> None:
         mpi = self._mpi
         peer = message.peer
         context = message.context
@@ -221,6 +232,10 @@ class MPITransport(Transport):
             memory = np.empty(arrival.length, np.uint8)
             self._receive.Start()
             self._arrivals.append(_BulkArrival(self, arrival, memory))
+            return message
+        if arrival.bare:
+            message.body = slot[HEADER_SIZE : HEADER_SIZE + arrival.length].tobytes()
+            self._receive.Start()
             return message
         # The slot is used again; the copy is the message's own, writable memory.
         rest = memoryview(bytearray(slot[HEADER_SIZE : HEADER_SIZE + arrival.length]))

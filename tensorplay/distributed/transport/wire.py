@@ -57,44 +57,22 @@ class Message:
         announced: Whether the layer above has seen its header.
     """
 
-    __slots__ = (
-        "announced",
-        "body",
-        "buffers",
-        "call",
-        "context",
-        "grad_count",
-        "grad_id",
-        "kind",
-        "on_failure",
-        "peer",
-        "ready",
-    )
+    # Defaults stand on the class: one is made for every message that comes or goes.
+    call: int = 0
+    context: int = NO_CONTEXT
+    grad_id: int = 0
+    grad_count: int = 0
+    on_failure: Callable[[Exception], None] | None = None
+    ready: bool = True
+    announced: bool = False
 
     def __init__(
-        self,
-        kind: int,
-        peer: int,
-        body: Buffer = b"",
-        buffers: Sequence[Buffer] = (),
-        *,
-        call: int = 0,
-        context: int = NO_CONTEXT,
-        grad_id: int = 0,
-        grad_count: int = 0,
-        on_failure: Callable[[Exception], None] | None = None,
+        self, kind: int, peer: int, body: Buffer = b"", buffers: Sequence[Buffer] = ()
     ) -> None:
         self.kind = kind
         self.peer = peer
         self.body = body
         self.buffers = buffers
-        self.call = call
-        self.context = context
-        self.grad_id = grad_id
-        self.grad_count = grad_count
-        self.on_failure = on_failure
-        self.ready = True
-        self.announced = False
 
     def __repr__(self) -> str:
         return (
@@ -109,7 +87,7 @@ def encode(message: Message, source: int) -> tuple[bytes, list[Buffer]]:
     buffers = message.buffers
     size = len(body)
     if not buffers and size <= EAGER_LIMIT - HEADER_SIZE:
-        return _header(message, source, 0, 0, size, size) + body, []
+        return _header(message, source, 0, 0, size, size) + body, _NO_BULK
 
     table: list[int] = []
     parts: list[Buffer] = [b"", body]
@@ -132,6 +110,9 @@ def encode(message: Message, source: int) -> tuple[bytes, list[Buffer]]:
         return b"".join([head, *parts]), bulk
     head = _header(message, source, _REST_IS_BULK, len(table), length, size)
     return head, [b"".join(parts), *bulk]
+
+
+_NO_BULK: list[Buffer] = []
 
 
 def _header(
@@ -166,12 +147,21 @@ class Arrival:
         kind, flags, source, self._n_buffers, grad_count, context, call, grad_id, length, body = (
             _HEADER.unpack_from(frame)
         )
-        self.message = Message(
-            kind, source, call=call, context=context, grad_id=grad_id, grad_count=grad_count
-        )
+        self.message = message = Message(kind, source)
+        message.call = call
+        if context != NO_CONTEXT:
+            message.context = context
+        if grad_count:
+            message.grad_id = grad_id
+            message.grad_count = grad_count
         self.length: int = length
         self._body: int = body
-        self.rest_is_bulk = bool(flags & _REST_IS_BULK)
+        self.rest_is_bulk = flags & _REST_IS_BULK
+
+    @property
+    def bare(self) -> bool:
+        """The rest is the body and nothing else, and stands behind the header."""
+        return not (self._n_buffers or self.rest_is_bulk)
 
     def take_rest(self, rest: memoryview) -> list[Any]:
         """Fill in body and buffers from the rest; returns the bulk buffers, still to be filled."""

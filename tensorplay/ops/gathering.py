@@ -1,0 +1,62 @@
+"""Picking and summing elements along a dimension, by tensors of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops.indexing import getitem, scatter
+from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.reduction import axis_of
+from tensorplay.tensor import Tensor, wrap
+
+
+class GatherBackward0(Node):
+    """Picked elements; one may have been picked several times."""
+
+    __slots__ = ()
+
+    def rule(self, grad: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return (scatter(grad, index, shape, repeated=True),)
+
+
+def index_along(indices: np.ndarray[Any, Any], axis: int) -> tuple[Any, ...]:
+    """The NumPy index that takes, at each place, the element that `indices` names along `axis`."""
+    ndim = indices.ndim
+    return tuple(
+        [
+            indices if i == axis else np.arange(size).reshape([-1 if j == i else 1 for j in range(ndim)])
+            for i, size in enumerate(indices.shape)
+        ]
+    )
+
+
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """At each place of `index` the element of `input` that it names along `dim`.
+
+    Args:
+        index: Integers; as many dimensions as `input`, and no larger than it but along `dim`.
+
+    >>> import tensorplay as tp
+    >>> tp.gather(tp.tensor([[1, 2], [3, 4]]), 1, tp.tensor([[0], [1]]))
+    tensor([[1],
+            [4]])
+    """
+    x, picked = input._array, index._array
+    if picked.ndim != x.ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    if picked.dtype.kind not in "iu":
+        raise RuntimeError(f"gather(): expected integers as index, not {picked.dtype}")
+    if not x.ndim:
+        return input.clone()
+    place = index_along(picked, axis_of(dim, x.ndim))
+    node = GatherBackward0((edge_of(input),), (place, x.shape)) if wanted(input) else None
+    return wrap(x[place], node)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` along `dim` that a vector of indices names."""
+    axis = axis_of(dim, input._array.ndim)
+    return getitem(input, (*(slice(None),) * axis, index))

@@ -1,0 +1,456 @@
+"""Worlds of workers in one thread, in which everything that may happen next is a choice.
+
+A `World` holds the workers' tensors and the network between them.  Messages of one pair of workers
+arrive in order; in all else, any order may happen: which message arrives next, when a received
+request gets round to use its tensors, what the program goes on to do while a pass runs.
+
+Every tensor has a *twin*, made by the same operations without any message: gradients of the twins,
+in one process, are what the gradients of the world must be.
+
+`ModelWorker` is a `BackwardPass` with the little around it that a worker needs, written here a
+second time and as plainly as possible.  `test_exchange` puts the package's own in its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorplay as tp
+from tensorplay.autograd.graph import Node
+from tensorplay.distributed.autograd.backward_pass import (
+    BackwardPass,
+    Closure,
+    Instruction,
+    SendAnswers,
+    SendBegin,
+)
+from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
+from tensorplay.tensor import wrap
+
+#: Makes a choice among so many possibilities.
+Choose = Callable[[int], int]
+
+
+class Value(NamedTuple):
+    """A tensor of a worker; its twin; and what it is made of: marks of operations and messages."""
+
+    tensor: tp.Tensor
+    twin: tp.Tensor
+    made_of: frozenset[int] = frozenset()
+
+
+class Worker(Protocol):
+    """One worker's autograd, as a `World` uses it."""
+
+    grads: dict[tp.Tensor, tp.Tensor]
+
+    def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
+        """Record a message; what is to be put into the network for it."""
+
+    def receive(self, source: int, parcel: Any) -> Callable[[], None] | None:
+        """Take what has arrived; what remains to be done, at some later time."""
+
+    def backward(self, roots: Sequence[tp.Tensor], retain_graph: bool) -> None:
+        """Run a pass, stepping the world until it has ended."""
+
+
+class Step(Node):
+    """A rule that takes its time: meanwhile other things happen."""
+
+    __slots__ = ("meanwhile",)
+
+    def __init__(self, tensor: tp.Tensor, meanwhile: Callable[[], None]) -> None:
+        super().__init__((tensor._node or tensor,))
+        self.meanwhile = meanwhile
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        self.meanwhile()
+        return (grad,)
+
+
+class Hang(AssertionError):
+    """Nothing can happen any more, but somebody still waits."""
+
+
+class World:
+    """Workers, the network between them, and the program that they run.
+
+    Args:
+        size: Number of workers.
+        choose: Decides whatever is open.
+        make_worker: Makes the worker of a rank.
+    """
+
+    def __init__(
+        self, size: int, choose: Choose, make_worker: Callable[[World, int], Worker]
+    ) -> None:
+        self.size = size
+        self.choose = choose
+        self.lanes: dict[tuple[int, int], deque[Any]] = {
+            (source, to): deque() for source in range(size) for to in range(size)
+        }
+        self.tasks: list[deque[Callable[[], None]]] = [deque() for _ in range(size)]
+        self.values: list[list[Value]] = [[] for _ in range(size)]
+        self.leaves: list[tuple[int, Value]] = []
+        self.payloads: dict[int, list[Value]] = {}
+        #: What passes that did not retain the graph have used up.
+        self.spent: set[int] = set()
+        #: Gradients that all passes together must have given, aligned with `leaves`.
+        self.expected: list[Any] = []
+        #: So many actions the program still takes of its own accord.
+        self.unfinished = 0
+        self.marks = itertools.count(1)
+        self.workers = [make_worker(self, rank) for rank in range(size)]
+
+    # -- what the program does -------------------------------------------------------------------
+
+    def leaf(self, rank: int, number: float) -> Value:
+        """A parameter of a worker."""
+        value = Value(_leaf(number), _leaf(number))
+        self.leaves.append((rank, value))
+        self.expected.append(None)
+        self.values[rank].append(value)
+        return value
+
+    def combine(self, rank: int, parts: Sequence[Value], factors: Sequence[float]) -> Value:
+        """A weighted sum of values; of two, their product if the factors are all 0."""
+        made_of = frozenset([next(self.marks)]).union(*[part.made_of for part in parts])
+        value = Value(
+            _combined([part.tensor for part in parts], factors),
+            _combined([part.twin for part in parts], factors),
+            made_of,
+        )
+        self.values[rank].append(value)
+        return value
+
+    def delayed(self, rank: int, value: Value, meanwhile: Callable[[], None]) -> Value:
+        """The same value, whose rule calls `meanwhile`."""
+        tensor = wrap(value.tensor._array, Step(value.tensor, meanwhile))
+        made_of = value.made_of | {next(self.marks)}
+        later = Value(tensor, value.twin, made_of)
+        self.values[rank].append(later)
+        return later
+
+    def send(self, source: int, to: int, values: Sequence[Value]) -> int:
+        """Put a message into the network; its number."""
+        number = next(self.marks)
+        tensors = [value.tensor for value in values if value.tensor.requires_grad]
+        parcel = self.workers[source].send(to, tensors)
+        self.payloads[number] = list(values)
+        self.lanes[source, to].append(("message", number, parcel))
+        return number
+
+    def unpack(self, rank: int, number: int, attach: Callable[[list[tp.Tensor]], None]) -> None:
+        """The receiver gets round to use a message: it has copies of the values now."""
+        received = []
+        for value in self.payloads[number]:
+            copy = wrap(value.tensor._array.copy())
+            copy._requires_grad = value.tensor.requires_grad
+            received.append(Value(copy, value.twin, value.made_of | {number}))
+        attach([value.tensor for value in received if value.tensor.requires_grad])
+        self.values[rank].extend(received)
+
+    def usable(self, rank: int) -> list[Value]:
+        """The values of a worker whose graph no pass has used up."""
+        return [value for value in self.values[rank] if not value.made_of & self.spent]
+
+    def backward(self, rank: int, roots: Sequence[Value], retain_graph: bool = False) -> None:
+        """A pass on a worker; adds what it must give to `expected`."""
+        if not retain_graph:
+            self.spent.update(*[root.made_of for root in roots])
+        grads = tp.autograd.grad(
+            [root.twin for root in roots],
+            [leaf.twin for _, leaf in self.leaves],
+            retain_graph=True,
+            allow_unused=True,
+        )
+        for i, grad in enumerate(grads):
+            if grad is not None:
+                before = self.expected[i]
+                array = grad._array.copy()
+                self.expected[i] = array if before is None else before + array
+        self.workers[rank].backward([root.tensor for root in roots], retain_graph)
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Let one thing happen, by choice; whether anything could."""
+        lanes = [lane for lane, parcels in self.lanes.items() if parcels]
+        busy = [rank for rank, tasks in enumerate(self.tasks) if tasks]
+        options = len(lanes) + len(busy) + (self.unfinished > 0)
+        if not options:
+            return False
+        choice = self.choose(options) if options > 1 else 0
+        if choice < len(lanes):
+            source, to = lanes[choice]
+            task = self.workers[to].receive(source, self.lanes[source, to].popleft())
+            if task is not None:
+                self.tasks[to].append(task)
+        elif choice < len(lanes) + len(busy):
+            tasks = self.tasks[busy[choice - len(lanes)]]
+            # Tasks run on threads of their own.
+            index = self.choose(len(tasks)) if len(tasks) > 1 else 0
+            task = tasks[index]
+            del tasks[index]
+            task()
+        else:
+            self.unfinished -= 1
+            self.act()
+        return True
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Let things happen until `done`; raises `Hang` if it cannot be reached."""
+        while not done():
+            if not self.step():
+                raise Hang("nothing is under way, but the pass has not ended")
+
+    def drain(self) -> None:
+        """Let everything happen that is under way."""
+        while self.step():
+            pass
+
+    def act(self) -> None:
+        """The program does something more; see `RandomProgram`."""
+
+    def check(self) -> None:
+        """All gradients are those of the twins, and there are no others."""
+        for (rank, leaf), expected in zip(self.leaves, self.expected, strict=True):
+            found = self.workers[rank].grads.get(leaf.tensor)
+            if expected is None:
+                assert found is None, f"rank {rank} has {found} where no gradient comes"
+            else:
+                assert found is not None, f"rank {rank} lacks a gradient {expected}"
+                np.testing.assert_allclose(found._array, expected, rtol=1e-12)
+
+
+def _leaf(number: float) -> tp.Tensor:
+    return tp.tensor(number, dtype=tp.float64, requires_grad=True)
+
+
+def _combined(parts: Sequence[tp.Tensor], factors: Sequence[float]) -> tp.Tensor:
+    if len(parts) == 2 and not any(factors):
+        return parts[0] * parts[1]
+    total = parts[0] * factors[0]
+    for part, factor in zip(parts[1:], factors[1:], strict=True):
+        total = total + part * factor
+    return total
+
+
+class RandomProgram(World):
+    """A world whose program is random."""
+
+    def __init__(self, seed: int, make_worker: Callable[[World, int], Worker]) -> None:
+        self.random = random.Random(seed)
+        size = self.random.choice([2, 2, 3, 3, 4, 5])
+        super().__init__(size, self.random.randrange, make_worker)
+        #: How readily messages go to their sender, and rules take their time.
+        self.own = self.random.choice([0.05, 0.2])
+        self.slow = self.random.choice([0.0, 0.2])
+
+    def write(self, actions: int) -> None:
+        """Take some actions; messages are under way afterwards, more or less many."""
+        calm = self.random.choice([0.0, 0.5, 0.9])
+        for _ in range(actions):
+            self.act()
+            while self.random.random() < calm and self.step():
+                pass
+
+    def act(self) -> None:
+        chance = self.random.random()
+        rank = self.random.randrange(self.size)
+        if chance < 0.15:
+            self.leaf(rank, float(self.random.randint(1, 3)))
+        elif chance < 0.5:
+            self.compute(rank)
+        else:
+            self.talk(rank)
+
+    def compute(self, rank: int) -> Value:
+        """A new value on a rank, from some of those there."""
+        draw = self.random
+        here = self.usable(rank) or [self.leaf(rank, 2.0)]
+        parts = draw.choices(here[-6:], k=draw.choice([1, 2, 2, 3]))
+        factors = [float(draw.choice([-2, -1, 1, 2])) for _ in parts]
+        if len(parts) == 2 and draw.random() < 0.1 and len(parts[0].made_of) < 12:
+            factors = [0.0, 0.0]
+        value = self.combine(rank, parts, factors)
+        if draw.random() < self.slow and value.tensor.requires_grad:
+            value = self.delayed(rank, value, self.meanwhile)
+        return value
+
+    def talk(self, rank: int) -> None:
+        draw = self.random
+        here = self.usable(rank) or [self.leaf(rank, 3.0)]
+        values = draw.choices(here[-6:], k=draw.choice([1, 1, 2, 3]))
+        if draw.random() < 0.2:
+            values.append(Value(tp.tensor(1.0, dtype=tp.float64), tp.tensor(1.0)))
+        to = rank if draw.random() < self.own else draw.randrange(self.size)
+        # The same tensor twice in a message is one tensor there.
+        self.send(rank, to, list({id(value.tensor): value for value in values}.values()))
+
+    def meanwhile(self) -> None:
+        for _ in range(self.random.randrange(4)):
+            self.step()
+
+    def roots(self, rank: int) -> list[Value]:
+        """One or several results on a rank, perhaps the same one twice."""
+        here = [
+            value
+            for value in self.usable(rank)
+            if value.tensor.requires_grad and value.tensor._node is not None
+        ]
+        while not here:
+            value = self.compute(rank)
+            here = [value] if value.tensor.requires_grad else []
+        return self.random.choices(here[-5:], k=self.random.choice([1, 1, 2, 3]))
+
+
+class ModelWorker:
+    """A worker as the design describes it, around a `BackwardPass`."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.sends: dict[int, SendRpcBackward] = {}
+        self.recvs: dict[int, RecvRpcBackward] = {}
+        self.known: set[int] = set()
+        self.grads: dict[tp.Tensor, tp.Tensor] = {}
+        #: Passes joined: what is under way, or None if this worker is done.
+        self.passes: dict[int, BackwardPass | None] = {}
+        self.early: dict[int, list[int]] = {}
+        self.closures: dict[int, Closure] = {}
+        self.over: set[int] = set()
+        self.sent: Counter[tuple[str, int]] = Counter()
+        self.begun: Counter[tuple[int, int]] = Counter()
+
+    def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
+        self.known.add(to)
+        if not tensors:
+            return (0, 0)
+        number = next(self.world.marks)
+        self.sends[number] = SendRpcBackward(number, to, tensors)
+        return (number, len(tensors))
+
+    def receive(self, source: int, parcel: Any) -> Callable[[], None] | None:
+        kind, first, second = parcel
+        if kind == "message":
+            return self._receive_message(source, first, *second)
+        if kind == "answers":
+            retain_graph, answers = second
+            self._event(source, first, retain_graph, answers)
+        elif kind == "late":
+            self._receive_late(source, first, second)
+        else:
+            self._receive_report(source, first, second)
+        return None
+
+    def _receive_message(
+        self, source: int, number: int, grad_id: int, count: int
+    ) -> Callable[[], None]:
+        self.known.add(source)
+        recv = None
+        if count:
+            recv = self.recvs[grad_id] = RecvRpcBackward(grad_id, source, 0, count)
+            for pass_id in self.passes:
+                self._post(source, ("late", pass_id, grad_id))
+
+        def attach(tensors: list[tp.Tensor]) -> None:
+            if recv is not None:
+                recv.hang(tensors)
+
+        return lambda: self.world.unpack(self.rank, number, attach)
+
+    def _receive_late(self, source: int, pass_id: int, number: int) -> None:
+        if pass_id not in self.passes:
+            self.early.setdefault(pass_id, []).append(number)
+            return
+        running = self.passes[pass_id]
+        if running is not None:
+            running.answer([(number, None)])
+            running.advance()
+            self._retire(pass_id, running)
+
+    def _receive_report(self, source: int, pass_id: int, known: Iterable[int]) -> None:
+        if self.closures[pass_id].report(source, known):
+            self.over.add(pass_id)
+
+    def _event(self, source: int, pass_id: int, retain_graph: bool, answers: Any) -> None:
+        running = self._join(pass_id, retain_graph, ())
+        if running is not None:
+            running.heard(source)
+            running.answer(answers)
+            running.advance()
+            self._retire(pass_id, running)
+
+    def _join(self, pass_id: int, retain_graph: bool, roots: Any) -> BackwardPass | None:
+        if pass_id in self.passes:
+            return self.passes[pass_id]
+        running = self.passes[pass_id] = BackwardPass(
+            self.rank,
+            self.sends,
+            self.recvs,
+            self.known,
+            self._accumulate,
+            lambda instruction: self._carry_out(pass_id, retain_graph, instruction),
+            retain_graph=retain_graph,
+        )
+        running.join(roots)
+        running.answer([(number, None) for number in self.early.pop(pass_id, ())])
+        return running
+
+    def _retire(self, pass_id: int, running: BackwardPass) -> None:
+        if running.done:
+            self.passes[pass_id] = None
+
+    def _accumulate(self, leaf: tp.Tensor, grad: Any) -> None:
+        before = self.grads.get(leaf)
+        array = np.array(grad)
+        self.grads[leaf] = wrap(array if before is None else before._array + array)
+
+    def _carry_out(self, pass_id: int, retain_graph: bool, instruction: Instruction) -> None:
+        starter = pass_id % 16
+        if isinstance(instruction, SendAnswers):
+            assert instruction.answers
+            assert instruction.to != self.rank
+            answers = [
+                (number, None if grads is None else [g if g is None else g.copy() for g in grads])
+                for number, grads in instruction.answers
+            ]
+            self.sent["answers", pass_id] += 1
+            self.sent["gradients", pass_id] += sum([grads is not None for _, grads in answers])
+            self._post(instruction.to, ("answers", pass_id, (retain_graph, answers)))
+        elif isinstance(instruction, SendBegin):
+            self.sent["begin", pass_id] += 1
+            self.begun[pass_id, instruction.to] += 1
+            self._post(instruction.to, ("answers", pass_id, (retain_graph, [])))
+        else:
+            if not retain_graph:
+                for number in instruction.used_sends:
+                    del self.sends[number]
+                for number in instruction.used_recvs:
+                    del self.recvs[number]
+            self.sent["report", pass_id] += 1
+            if starter == self.rank:
+                self._receive_report(self.rank, pass_id, instruction.known)
+            else:
+                self._post(starter, ("report", pass_id, instruction.known))
+
+    def _post(self, to: int, parcel: Any) -> None:
+        self.world.lanes[self.rank, to].append(parcel)
+
+    def backward(self, roots: Sequence[tp.Tensor], retain_graph: bool) -> None:
+        pass_id = next(self.world.marks) * 16 + self.rank
+        self.closures[pass_id] = Closure(self.rank)
+        seeds = [(root._node, np.ones_like(root._array)) for root in roots]
+        running = self._join(pass_id, retain_graph, seeds)
+        assert running is not None
+        running.advance()
+        self._retire(pass_id, running)
+        self.world.run_until(lambda: pass_id in self.over)
+        missing = self.closures.pop(pass_id).missing
+        assert not missing
