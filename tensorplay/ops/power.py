@@ -37,9 +37,10 @@ class PowBackward1(Node):
         x, y = dual.array(a), dual.array(b)
         for_base = for_exponent = None
         if left is not None:
-            # 0 ** 0 is constant, though its formula would say nan.
-            slope = dual.where(np.broadcast_to(y == 0, out.shape), 0, b * a ** (b - 1))
-            for_base = grad * slope
+            # x ** 0 is constant, also where its formula would divide by zero.
+            constant = np.broadcast_to(y == 0, out.shape)
+            exponent = dual.where(y == 0, 1, b - 1)
+            for_base = grad * dual.where(constant, 0, b * a**exponent)
         if right is not None:
             flat = (x == 0) & (y >= 0)
             for_exponent = grad * dual.where(flat, 0, out * dual.log(dual.where(x == 0, 1, a)))

@@ -47,7 +47,7 @@ def _values(array: np.ndarray[Any, Any]) -> str:
     if array.ndim == 0:
         value = array.item()
         return formatter(value) if formatter else str(value)
-    return np.array2string(
+    text = np.array2string(
         array,
         max_line_width=WIDTH,
         separator=", ",
@@ -56,6 +56,7 @@ def _values(array: np.ndarray[Any, Any]) -> str:
         formatter={"float_kind": formatter} if formatter else None,
         precision=4,
     )
+    return text.replace(", ..., ", ",  ..., ")
 
 
 def _float_format(array: np.ndarray[Any, Any]) -> Any:
@@ -73,9 +74,7 @@ def _float_format(array: np.ndarray[Any, Any]) -> Any:
             wide = high / low > 1000 or high > 1e8 or low < 1e-4
             style = "{:.4e}" if wide else "{:.4f}"
     texts = [style.format(value) for value in array[np.isfinite(array)].ravel()[:THRESHOLD]]
-    if not np.isfinite(array).all():
-        texts += [str(value) for value in array[~np.isfinite(array)].ravel()[:3]]
-    width = max([len(text) for text in texts])
+    width = max([len(text) for text in texts], default=0)
 
     def show(value: float) -> str:
         text = style.format(value) if np.isfinite(value) else str(float(value))

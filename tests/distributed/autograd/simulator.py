@@ -151,7 +151,9 @@ class World:
         for value in self.payloads[number]:
             copy = wrap(value.tensor._array.copy())
             copy._requires_grad = value.tensor.requires_grad
-            received.append(Value(copy, value.twin, value.made_of | {number}))
+            # Through a constant no gradient comes back.
+            made_of = value.made_of | {number} if copy.requires_grad else frozenset()
+            received.append(Value(copy, value.twin, made_of))
         attach([value.tensor for value in received if value.tensor.requires_grad])
         self.values[rank].extend(received)
 

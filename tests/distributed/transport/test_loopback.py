@@ -22,6 +22,12 @@ POLLS = 10_000
 """More than any weather used here can hold messages back."""
 
 
+def numbered(peer: int, call: int, length: int = 0) -> Message:
+    message = Message(1, peer, b"body", [bytes(length)])
+    message.call = call
+    return message
+
+
 def announced(transport: LoopbackTransport, count: int) -> list[Message]:
     """Poll until `count` messages have been announced and are complete; in order of announcement."""
     order: list[Message] = []
@@ -37,9 +43,9 @@ def announced(transport: LoopbackTransport, count: int) -> list[Message]:
 
 def test_message_arrives_with_its_contents() -> None:
     world = LoopbackWorld(2)
-    world.transport(0).send(Message(3, 1, b"body", [b"short", bytes(LONG)], call=8))
+    world.transport(0).send(Message(3, 1, b"body", [b"short", bytes(LONG)]))
     (message,) = announced(world.transport(1), 1)
-    assert (message.kind, message.peer, message.call) == (3, 0, 8)
+    assert (message.kind, message.peer) == (3, 0)
     assert bytes(message.body) == b"body"
     assert [bytes(memoryview(buffer)) for buffer in message.buffers] == [b"short", bytes(LONG)]
 
@@ -70,7 +76,7 @@ def test_messages_of_one_pair_are_announced_in_order(weather: Weather, lengths: 
     senders = [world.transport(0), world.transport(1)]
     for number, length in enumerate(lengths):
         for sender in senders:
-            sender.send(Message(1, 2, b"", [bytes(length)], call=number))
+            sender.send(numbered(2, number, length))
     order: dict[int, list[int]] = defaultdict(list)
     for message in announced(world.transport(2), 2 * len(lengths)):
         order[message.peer].append(message.call)
@@ -100,7 +106,7 @@ def test_bulk_arrives_later_than_its_header_and_in_any_order() -> None:
     for seed in range(50):
         world = LoopbackWorld(2, Weather(seed=seed, late_bulk=0.8))
         for call in range(3):
-            world.transport(0).send(Message(1, 1, b"", [bytes(LONG)], call=call))
+            world.transport(0).send(numbered(1, call, LONG))
         receiver = world.transport(1)
         complete: list[int] = []
         while len(complete) < 3:

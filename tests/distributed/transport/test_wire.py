@@ -23,6 +23,13 @@ ROOM = EAGER_LIMIT - HEADER_SIZE
 """What an eager frame holds behind its header."""
 
 
+def make(kind: int, peer: int, **fields: int) -> Message:
+    message = Message(kind, peer, b"body")
+    for name, value in fields.items():
+        setattr(message, name, value)
+    return message
+
+
 def pattern(size: int, start: int = 0) -> bytes:
     """Return bytes that tell their own place."""
     return ((np.arange(size) * 7 + start) % 251).astype(np.uint8).tobytes()
@@ -66,14 +73,14 @@ def check_round_trip(body: bytes, buffers: Sequence[Any]) -> None:
 
 
 def test_header_fields_arrive() -> None:
-    sent = Message(9, 2, b"body", call=17, context=1 << 48, grad_id=23, grad_count=4)
+    sent = make(9, 2, call=17, context=1 << 48, grad_id=23, grad_count=4)
     got = transfer(sent, source=6)
     assert (got.kind, got.peer) == (9, 6)
     assert (got.call, got.context, got.grad_id, got.grad_count) == (17, 1 << 48, 23, 4)
 
 
 def test_header_fields_hold_their_largest_values() -> None:
-    sent = Message(
+    sent = make(
         255, 0, call=2**64 - 1, context=2**63 - 1, grad_id=2**64 - 1, grad_count=2**32 - 1
     )
     got = transfer(sent, source=2**32 - 1)
@@ -86,16 +93,19 @@ def test_context_of_a_high_rank_fits() -> None:
     # The creator's rank is in the top 16 bits of an id.
     highest_rank_of_a_signed_id = (1 << 15) - 1
     context = (highest_rank_of_a_signed_id << 48) + 5
-    assert transfer(Message(1, 0, context=context)).context == context
+    assert transfer(make(1, 0, context=context)).context == context
 
 
 def test_no_context_is_the_default() -> None:
-    assert transfer(Message(1, 0)).context == NO_CONTEXT
+    received = transfer(Message(1, 0))
+    assert received.context == NO_CONTEXT
+    assert (received.call, received.grad_id, received.grad_count) == (0, 0, 0)
 
 
 def test_repr_names_what_matters() -> None:
-    message = Message(4, 2, b"12345", [b""], call=7, context=9)
-    for part in ("kind=4", "peer=2", "call=7", "context=9", "body=5 B", "buffers=1"):
+    message = make(4, 2, call=7, context=9)
+    message.buffers = [b""]
+    for part in ("kind=4", "peer=2", "call=7", "context=9", "body=4 B", "buffers=1"):
         assert part in repr(message)
 
 
