@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -143,7 +144,9 @@ def require(what: str, command: list[str]) -> None:
     """Run `command`; on failure raise an error that starts with `what` and ends with its output."""
     status, output = run_bounded(command)
     if status != 0:
-        tail = "\n".join(output.strip().splitlines()[-TAIL_LINES:])
+        # A site's package index is nobody's business in a log that is passed on.
+        public = re.sub(r"https?://[^/\s]+|host='[^']+'", "<index>", output)
+        tail = "\n".join(public.strip().splitlines()[-TAIL_LINES:])
         raise SetupError(f"{what} failed (exit status {status})\n{tail}")
 
 
@@ -194,7 +197,7 @@ def install(folder: Path, extras: list[str]) -> None:
             stale.unlink()
     target = f"{CHECKOUT}[{','.join(extras)}]" if extras else str(CHECKOUT)
     print(f"run.py: installing {Path(target).name} in {folder.name}", flush=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--quiet"]
     require("pip install", [*pip, "--editable", target])
     marker(folder, stage).touch()
 
@@ -223,7 +226,8 @@ def find_system_environment() -> Environment:
         raise SetupError(rejected.read_text())
     install(environment.folder, [])
     if problem := check_world(environment):
-        message = f"{launcher[0]} does not form a world of 2 with mpi4py\n{problem}"
+        hint = "MPI4PY_LIBMPI=<path> names its library"
+        message = f"{launcher[0]} does not form a world of 2 with mpi4py ({hint})\n{problem}"
         rejected.write_text(message)
         raise SetupError(message)
     return environment

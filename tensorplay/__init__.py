@@ -46,7 +46,7 @@ from tensorplay.dtypes import (
     short,
     uint8,
 )
-from tensorplay.ops.arithmetic import add, div, mul, neg, sub
+from tensorplay.ops.arithmetic import add, div, mul, sub
 from tensorplay.ops.comparison import (
     all,
     allclose,
@@ -90,6 +90,7 @@ from tensorplay.ops.pointwise import (
     cos,
     exp,
     log,
+    neg,
     reciprocal,
     relu,
     sigmoid,

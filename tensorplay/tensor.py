@@ -197,7 +197,7 @@ def rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool
 
 def wrap(array: Any, node: Node | None = None) -> Tensor:
     """A tensor on `array` (taken as it is, not copied), produced by `node`."""
-    tensor = _new(Tensor)
+    tensor = Tensor()
     tensor._array = array if array.__class__ is np.ndarray else np.asarray(array)
     tensor._node = node
     tensor._requires_grad = node is not None

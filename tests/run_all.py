@@ -112,7 +112,7 @@ class Suite:
         folder = self._folder / f"world{size}"
         folder.mkdir()
         pytest_command = [
-            *(sys.executable, str(TESTS / "harness" / "rank_main.py"), str(folder)),
+            *(sys.executable, "-m", "harness.rank_main", str(folder)),
             *("--with-mpi", "--world-size", str(size), "-v"),
             *self._common(folder, "mpi"),
         ]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from harness.launcher import Finished, run_bounded
 
 RUNNER = Path(__file__).with_name("run_all.py")

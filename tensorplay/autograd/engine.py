@@ -22,6 +22,8 @@ from tensorplay.autograd.grad_mode import grad_mode, set_grad_enabled
 from tensorplay.autograd.graph import FREED, OUTPUT, MultiOutputNode, Node, OutputOf
 from tensorplay.tensor import Tensor, wrap
 
+_ndarray = np.ndarray
+
 #: Where a gradient may go: a node, or a leaf.
 Target = Node | Tensor
 #: Receives ``(target, gradient or None)`` for everything that ends the local graph.
@@ -77,6 +79,7 @@ class GraphTask:
         May be called again with further sources before the first `run`.
         """
         pending = self.pending
+        known = pending.get
         stack = []
         for source in sources:
             if source not in pending:
@@ -84,13 +87,13 @@ class GraphTask:
                 stack.append(source)
         while stack:
             for edge in stack.pop().edges:
-                if edge is None:
-                    continue
-                if edge in pending:
-                    pending[edge] += 1
-                else:
-                    pending[edge] = 1
-                    stack.append(edge)
+                if edge is not None:
+                    number = known(edge)
+                    if number is None:
+                        pending[edge] = 1
+                        stack.append(edge)
+                    else:
+                        pending[edge] = number + 1
 
     def count_towards(self, sources: Iterable[Target], wanted: Iterable[Target]) -> None:
         """Count like `count`, but only what leads from the sources to the wanted targets."""
@@ -144,54 +147,74 @@ class GraphTask:
 
         `pause` is asked after each node; if it says so, `run` returns with work left in `ready`.
         """
+        # The loop is written out, without calls that could be spared: per node it costs about as
+        # much as the arithmetic of a small operation.
         ready = self.ready
         grads = self.grads
         pending = self.pending
         counted = pending.get
+        held = grads.get
+        owned = self._owned
         captures = self.captures
         create_graph = self.create_graph
+        retain_graph = self.retain_graph
         while ready:
             node = ready.pop()
             grad = grads.pop(node, None)
             if grad is not None and node._hooks is not None:
                 grad = run_hooks(node._hooks, grad, create_graph)
+            answers: Any = None
             if captures is not None and node in captures:
                 captures[node] = grad
-                if not any([edge in pending for edge in node.edges]):
-                    continue
-            if node.special:
+                finished = not any([edge in pending for edge in node.edges])
+            else:
+                finished = False
+            if finished:
+                pass
+            elif node.special:
                 if node.__class__ is OutputOf:
                     self._collect_output(node, grad)
                 else:
                     self.sink(node, grad)
+            elif grad is None:
+                answers = (None,) * len(node.edges)
+            elif create_graph:
+                answers = self._recorded_rule(node, grad)
             else:
-                if grad is None:
-                    answers: Any = (None,) * len(node.edges)
-                elif create_graph:
-                    answers = self._recorded_rule(node, grad)
-                else:
-                    saved = node.saved
-                    if saved is FREED or node.versions:
+                saved = node.saved
+                if saved:
+                    now = 0
+                    for version in node.versions:
+                        now += version[0]
+                    if now != node.stamp or saved is FREED:
                         check_saved(node)
                     answers = node.rule(grad, *saved)
-                    if not self.retain_graph and saved:
+                    if not retain_graph:
                         node.saved = FREED
+                else:
+                    answers = node.rule(grad)
+            if answers is not None:
                 for edge, answer in zip(node.edges, answers, strict=True):
                     left = counted(edge)
                     if left is None:
                         # No gradient is wanted there.
                         continue
                     if answer is not None:
-                        if edge in grads:
-                            self._add(edge, answer)
-                        else:
+                        before = held(edge)
+                        if before is None:
                             grads[edge] = answer
-                    left -= 1
-                    pending[edge] = left
-                    if left == 0:
+                        elif edge in owned:
+                            before += answer
+                        else:
+                            total = before + answer
+                            grads[edge] = total
+                            if total.__class__ is _ndarray:
+                                owned.add(edge)
+                    pending[edge] = left - 1
+                    if left == 1:
                         ready.append(edge)
                 # A gradient on its way to a leaf must not be held here as well.
-                answers = answer = None
+                answers = answer = before = total = None
             if pause is not None and pause():
                 return
 

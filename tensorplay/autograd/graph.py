@@ -92,6 +92,13 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
 
+class BareNode(Node):
+    """A node that is made without its attributes: hot operations set them one by one."""
+
+    __slots__ = ()
+    __init__ = object.__init__  # type: ignore[assignment]  # takes no arguments
+
+
 class OutputOf(Node):
     """One output of a node that has several."""
 

@@ -102,17 +102,23 @@ class CopySlices(Node):
 
     def rule(self, grad: Any, steps: Steps, layout: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         """Edges: the base as it was before, the written values."""
-        # In the base's own memory layout, so that the steps make views of it as they did before.
-        untouched = np.ones_like(layout, dtype=np.bool_, subok=False)
-        touched = replayed(steps, wrap(untouched))._array
-        if not np.may_share_memory(touched, untouched):
-            raise RuntimeError("an in-place write through this view cannot be differentiated")
-        touched[...] = False
         if isinstance(grad, Tensor):
-            inside = replayed(steps, grad)
-        else:
-            inside = replayed(steps, wrap(grad))._array
-        return (dual.where(untouched, grad), inside)
+            untouched = np.ones_like(layout, dtype=np.bool_, subok=False)
+            _view_of(untouched, steps)[...] = False
+            return (grad * untouched, replayed(steps, grad))
+        inside = replayed(steps, wrap(grad))._array
+        # In the base's own memory layout, so that the steps make views of it as they did before.
+        outside = np.empty_like(layout, dtype=grad.dtype, subok=False)
+        outside[...] = grad
+        _view_of(outside, steps)[...] = 0
+        return (outside, inside)
+
+
+def _view_of(array: np.ndarray[Any, Any], steps: Steps) -> np.ndarray[Any, Any]:
+    found = replayed(steps, wrap(array))._array
+    if found.size and not np.may_share_memory(found, array):
+        raise RuntimeError("an in-place write through this view cannot be differentiated")
+    return found
 
 
 class FillBackward0(Node):

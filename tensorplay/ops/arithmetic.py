@@ -1,4 +1,4 @@
-"""Addition, subtraction, multiplication, division, negation.
+"""Addition, subtraction, multiplication, division.
 
 These are the hot operations: on small tensors their cost is Python's, not NumPy's.  So each is one
 function, made by a factory below, that does everything in line: no call but the ufunc.
@@ -11,33 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.autograd.grad_mode import grad_mode
-from tensorplay.autograd.graph import Node
-from tensorplay.ops.recording import common, edge_of, stretch, wanted
+from tensorplay.autograd.grad_mode import grad_mode, switched_off
+from tensorplay.autograd.graph import BareNode, Node
+from tensorplay.ops.recording import common, stretch
 from tensorplay.tensor import Tensor, wrap
 
 Operator = Callable[[Any, Any], Tensor]
 
-_new: Any = object.__new__
 _ndarray = np.ndarray
 _asarray = np.asarray
 
 
-class AddBackward0(Node):
+class AddBackward0(BareNode):
     __slots__ = ()
 
     def rule(self, grad: Any) -> tuple[Any, ...]:
         return (grad, grad)
 
 
-class SubBackward0(Node):
+class SubBackward0(BareNode):
     __slots__ = ()
 
     def rule(self, grad: Any) -> tuple[Any, ...]:
         return (grad, None if self.edges[1] is None else -grad)
 
 
-class MulBackward0(Node):
+class MulBackward0(BareNode):
     __slots__ = ()
     lift = (0, 1)
 
@@ -45,20 +44,13 @@ class MulBackward0(Node):
         return (None if b is None else grad * b, None if a is None else grad * a)
 
 
-class DivBackward0(Node):
+class DivBackward0(BareNode):
     __slots__ = ()
     lift = (0, 1)
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         quotient = grad / b
         return (quotient, None if a is None else -quotient * (a / b))
-
-
-class NegBackward0(Node):
-    __slots__ = ()
-
-    def rule(self, grad: Any) -> tuple[Any, ...]:
-        return (-grad,)
 
 
 def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
@@ -80,14 +72,14 @@ def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
             other = False
         else:
             return _mixed(operator, a, b)
-        tensor = _new(Tensor)
+        tensor = Tensor()
         tensor._array = out if out.__class__ is _ndarray else _asarray(out)
         tensor._grad = None
         tensor._hooks = None
         tensor._alias = None
         tensor._version = [0]
-        if grad_mode.enabled and (a._requires_grad or other):
-            node = _new(node_class)
+        if (a._requires_grad or other) and (not switched_off or grad_mode.enabled):
+            node = node_class()
             left = (a._node or a) if a._requires_grad else None
             right = (b._node or b) if other else None
             if y is not None and x.shape != y.shape:
@@ -136,14 +128,14 @@ def _product_operator(
             other = None
         else:
             return _mixed(operator, a, b, divide)
-        tensor = _new(Tensor)
+        tensor = Tensor()
         tensor._array = out if out.__class__ is _ndarray else _asarray(out)
         tensor._grad = None
         tensor._hooks = None
         tensor._alias = None
         tensor._version = [0]
-        if grad_mode.enabled and (a._requires_grad or other):
-            node = _new(node_class)
+        if (a._requires_grad or other) and (not switched_off or grad_mode.enabled):
+            node = node_class()
             left = (a._node or a) if a._requires_grad else None
             if other is None:
                 node.edges = (left, None)
@@ -209,16 +201,9 @@ mul_operator = _product_operator(np.multiply, MulBackward0, keeps_right=False, d
 div_operator = _product_operator(np.divide, DivBackward0, keeps_right=True, divide=True)
 
 
-def neg(input: Tensor) -> Tensor:
-    """The negative of each element."""
-    node = NegBackward0((edge_of(input),)) if wanted(input) else None
-    return wrap(np.negative(input._array), node)
-
-
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``; shapes broadcast."""
-    result: Tensor = input + (other if alpha == 1 else other * alpha)
-    return result
+    return input + (other if alpha == 1 else other * alpha)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:

@@ -18,7 +18,7 @@ from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
 from tensorplay.ops.indexing import index_of
 from tensorplay.ops.recording import cast, common, edge_of, stretch
-from tensorplay.ops.shape import broadcast_to
+from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -133,7 +133,7 @@ exp_ = _unary(pointwise.exp, "exp")
 sqrt_ = _unary(pointwise.sqrt, "sqrt")
 tanh_ = _unary(pointwise.tanh, "tanh")
 sigmoid_ = _unary(pointwise.sigmoid, "sigmoid")
-neg_ = _unary(arithmetic.neg, "neg")
+neg_ = _unary(pointwise.neg, "neg")
 
 
 def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -191,7 +191,12 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     edge = None
     if source is not None and source._requires_grad:
         source = cast(source, after.dtype)
-        edge = stretch(edge_of(source), source._array.shape, after[index].shape)
+        place = after[index].shape
+        extra = source._array.ndim - len(place)
+        if extra > 0:
+            # NumPy lets dimensions of size 1 in front go.
+            source = reshape(source, source._array.shape[extra:])
+        edge = stretch(edge_of(source), source._array.shape, place)
     write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,))))
 
 

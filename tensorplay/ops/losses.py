@@ -58,7 +58,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
             out = out / count if count else out * np.nan
     if not wanted(a, b):
         return wrap(out)
-    edges = stretched_edges(np.broadcast_to(0, shape), a, b)
+    edges = stretched_edges(shape, a, b)
     saved = (a._array, b._array, scale)
     return wrap(out, MseLossBackward0(edges, saved, (a._version, b._version)))
 

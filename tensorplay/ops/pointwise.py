@@ -7,13 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.autograd.graph import OUTPUT, Node
+from tensorplay.autograd.grad_mode import grad_mode, switched_off
+from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import edge_of, floating, wanted
+from tensorplay.ops.recording import floating
 from tensorplay.tensor import Tensor, wrap
 
+_ndarray = np.ndarray
+_asarray = np.asarray
 
-class ExpBackward0(Node):
+# A Python number beside a small array would cost NumPy more than the operation itself.
+_ZEROS = {np.dtype(code): np.zeros((), code) for code in "efdbhilqBHILQ"}
+
+
+class NegBackward0(BareNode):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (-grad,)
+
+
+class ExpBackward0(BareNode):
     __slots__ = ()
     lift = (OUTPUT,)
 
@@ -21,7 +35,7 @@ class ExpBackward0(Node):
         return (grad * out,)
 
 
-class LogBackward0(Node):
+class LogBackward0(BareNode):
     __slots__ = ()
     lift = (0,)
 
@@ -29,31 +43,15 @@ class LogBackward0(Node):
         return (grad / x,)
 
 
-class SqrtBackward0(Node):
+class SqrtBackward0(BareNode):
     __slots__ = ()
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad / (out * 2),)
+        return (grad / (out + out),)
 
 
-class TanhBackward0(Node):
-    __slots__ = ()
-    lift = (OUTPUT,)
-
-    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad * (1 - out * out),)
-
-
-class SigmoidBackward0(Node):
-    __slots__ = ()
-    lift = (OUTPUT,)
-
-    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad * (out * (1 - out)),)
-
-
-class SinBackward0(Node):
+class SinBackward0(BareNode):
     __slots__ = ()
     lift = (0,)
 
@@ -61,75 +59,108 @@ class SinBackward0(Node):
         return (grad * dual.cos(x),)
 
 
-class CosBackward0(Node):
+class CosBackward0(BareNode):
     __slots__ = ()
     lift = (0,)
 
     def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
-        return (-grad * dual.sin(x),)
+        return (-(grad * dual.sin(x)),)
 
 
-class AbsBackward0(Node):
-    __slots__ = ()
-
-    def rule(self, grad: Any, sign: Any) -> tuple[Any, ...]:
-        return (grad * sign,)
-
-
-class ReluBackward0(Node):
+class TanhBackward0(BareNode):
     __slots__ = ()
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (dual.where(dual.array(out) > 0, grad),)
+        return (grad - grad * (out * out),)
 
 
-def of_output(
-    function: Callable[[Any], Any], node_class: type[Node], doc: str, *, to_float: bool = True
-) -> Any:
-    """An operation whose rule needs its result."""
+class SigmoidBackward0(BareNode):
+    __slots__ = ()
+    lift = (OUTPUT,)
+
+    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
+        return (grad * (out - out * out),)
+
+
+class AbsBackward0(BareNode):
+    __slots__ = ()
+    lift = (0,)
+
+    def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
+        return (grad * np.sign(dual.array(x)),)
+
+
+class ReluBackward0(BareNode):
+    __slots__ = ()
+    lift = (OUTPUT,)
+
+    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
+        # The result is nowhere negative, so this is one where it is positive.
+        return (grad * np.sign(dual.array(out)),)
+
+
+def _unary(
+    function: Callable[[Any], Any],
+    node_class: type[Node],
+    doc: str,
+    *,
+    to_float: bool = True,
+) -> Callable[[Tensor], Tensor]:
+    """An operation on each element; the node class's `lift` says what is saved.
+
+    Written out, like the operators of `tensorplay.ops.arithmetic`, for the same reason.
+
+    Args:
+        function: From array to array.
+        to_float: Convert integers first.
+    """
+    keeps_input = node_class.lift == (0,)
+    keeps_output = node_class.lift == (OUTPUT,)
 
     def operation(input: Tensor) -> Tensor:
-        if to_float and input._array.dtype.kind != "f":
-            input = floating(input)
-        if not wanted(input):
-            return wrap(function(input._array))
-        out = wrap(function(input._array))
-        version = out._version
-        out._node = node_class((edge_of(input),), (out._array,), (version,))
-        out._requires_grad = True
-        return out
-
-    operation.__doc__ = doc
-    return operation
-
-
-def of_input(function: Callable[[Any], Any], node_class: type[Node], doc: str) -> Any:
-    """An operation whose rule needs its argument."""
-
-    def operation(input: Tensor) -> Tensor:
-        input = floating(input)
         x = input._array
+        if to_float and x.dtype.kind not in "fc":
+            return operation(floating(input))
         out = function(x)
-        if not wanted(input):
-            return wrap(out)
-        return wrap(out, node_class((edge_of(input),), (x,), (input._version,)))
+        if out.__class__ is not _ndarray:
+            out = _asarray(out)
+        tensor = Tensor()
+        tensor._array = out
+        tensor._grad = None
+        tensor._hooks = None
+        tensor._alias = None
+        own_version = tensor._version = [0]
+        if input._requires_grad and (not switched_off or grad_mode.enabled):
+            node = node_class()  # type: ignore[call-arg]  # a BareNode takes no arguments
+            node.edges = (input._node or input,)
+            if keeps_output:
+                node.saved = (out,)
+                node.versions = (own_version,)
+                node.stamp = 0
+            elif keeps_input:
+                version = input._version
+                node.saved = (x,)
+                node.versions = (version,)
+                node.stamp = version[0]
+            else:
+                node.saved = ()
+                node.versions = ()
+                node.stamp = 0
+            node._hooks = None
+            tensor._node = node
+            tensor._requires_grad = True
+        else:
+            tensor._node = None
+            tensor._requires_grad = False
+        return tensor
 
     operation.__doc__ = doc
     return operation
-
-
-def abs(input: Tensor) -> Tensor:
-    """The absolute value of each element."""
-    x = input._array
-    out = np.absolute(x)
-    if not wanted(input):
-        return wrap(out)
-    return wrap(out, AbsBackward0((edge_of(input),), (np.sign(x),)))
 
 
 def _relu(x: Any) -> Any:
-    return np.maximum(x, 0)
+    return np.maximum(x, _ZEROS.get(x.dtype, 0))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -138,26 +169,28 @@ def _sigmoid(x: Any) -> Any:
         return 1 / (1 + np.exp(-x))
 
 
-cos = of_input(np.cos, CosBackward0, "The cosine of each element.")
-log = of_input(np.log, LogBackward0, "The natural logarithm of each element.")
-sin = of_input(np.sin, SinBackward0, "The sine of each element.")
-exp = of_output(np.exp, ExpBackward0, "The exponential of each element.")
-sqrt = of_output(np.sqrt, SqrtBackward0, "The square root of each element.")
-tanh = of_output(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
-sigmoid = of_output(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
-relu = of_output(_relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False)
+neg = _unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)
+abs = _unary(np.absolute, AbsBackward0, "The absolute value of each element.", to_float=False)
+exp = _unary(np.exp, ExpBackward0, "The exponential of each element.")
+log = _unary(np.log, LogBackward0, "The natural logarithm of each element.")
+sqrt = _unary(np.sqrt, SqrtBackward0, "The square root of each element.")
+sin = _unary(np.sin, SinBackward0, "The sine of each element.")
+cos = _unary(np.cos, CosBackward0, "The cosine of each element.")
+tanh = _unary(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
+sigmoid = _unary(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
+relu = _unary(
+    _relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False
+)
 
 
 def square(input: Tensor) -> Tensor:
     """The square of each element."""
-    result: Tensor = input * input
-    return result
+    return input * input
 
 
 def reciprocal(input: Tensor) -> Tensor:
     """One divided by each element."""
-    result: Tensor = 1 / input
-    return result
+    return 1 / input
 
 
 def sign(input: Tensor) -> Tensor:

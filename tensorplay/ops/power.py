@@ -71,7 +71,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     result = wrap(out)
     saved = (x, b._array, result._array)
     versions = (a._version, b._version, result._version)
-    result._node = PowBackward1(stretched_edges(out, a, b), saved, versions)
+    result._node = PowBackward1(stretched_edges(out.shape, a, b), saved, versions)
     result._requires_grad = True
     return result
 

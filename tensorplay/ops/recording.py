@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.autograd.grad_mode import grad_mode
-from tensorplay.autograd.graph import Node
+from tensorplay.autograd.grad_mode import grad_mode, switched_off
+from tensorplay.autograd.graph import BareNode, Node
 from tensorplay.ops import dual
 from tensorplay.tensor import Tensor, wrap
 
@@ -23,10 +23,9 @@ def edge_of(tensor: Tensor) -> Node | Tensor | None:
 
 def wanted(*inputs: Tensor) -> bool:
     """Whether an operation on these inputs is to be recorded."""
-    if grad_mode.enabled:
-        for tensor in inputs:
-            if tensor._requires_grad:
-                return True
+    for tensor in inputs:
+        if tensor._requires_grad:
+            return not switched_off or grad_mode.enabled
     return False
 
 
@@ -117,7 +116,7 @@ def common_tensors(a: Tensor, b: Any, what: str) -> tuple[Tensor, Tensor]:
     return a, (b if isinstance(b, Tensor) else wrap(np.array(b, a._array.dtype)))
 
 
-class StretchBackward0(Node):
+class StretchBackward0(BareNode):
     """Stands between an operation and an operand that broadcasting stretched for it.
 
     So the rules of binary operations never have to think of broadcasting.  What such an operation
@@ -137,9 +136,17 @@ def stretch(
     """The edge for an operand of `shape` that takes part in an operation as if it had `to`."""
     if edge is None or shape == to:
         return edge
-    return StretchBackward0((edge,), (shape,))
+    node = StretchBackward0()
+    node.edges = (edge,)
+    node.saved = (shape,)
+    node.versions = ()
+    node.stamp = 0
+    node._hooks = None
+    return node
 
 
-def stretched_edges(out: Any, *operands: Tensor) -> tuple[Node | Tensor | None, ...]:
-    """The edges for operands that broadcasting brought to the shape of `out`."""
-    return tuple([stretch(edge_of(one), one._array.shape, out.shape) for one in operands])
+def stretched_edges(
+    to: tuple[int, ...], *operands: Tensor
+) -> tuple[Node | Tensor | None, ...]:
+    """The edges for operands that broadcasting brings to the shape `to`."""
+    return tuple([stretch(edge_of(one), one._array.shape, to) for one in operands])

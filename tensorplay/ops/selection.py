@@ -29,7 +29,7 @@ class ClampBackward0(Node):
     __slots__ = ()
 
     def rule(self, grad: Any, inside: Any) -> tuple[Any, ...]:
-        return (dual.where(inside, grad),)
+        return (grad * inside,)
 
 
 class _ExtremumNode(Node):
@@ -79,7 +79,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     out = np.where(test, a._array, b._array)
     if not wanted(a, b):
         return wrap(out)
-    return wrap(out, WhereBackward0(stretched_edges(out, a, b), (test,)))
+    return wrap(out, WhereBackward0(stretched_edges(out.shape, a, b), (test,)))
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -104,7 +104,7 @@ def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) 
     if not wanted(a, b):
         return wrap(out)
     versions = (a._version, b._version)
-    return wrap(out, node_class(stretched_edges(out, a, b), (a._array, b._array), versions))
+    return wrap(out, node_class(stretched_edges(out.shape, a, b), (a._array, b._array), versions))
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:

@@ -30,6 +30,13 @@ class TransposeBackward0(Node):
         return (grad.swapaxes(dim0, dim1),)
 
 
+class TBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (grad.T,)
+
+
 class PermuteBackward0(Node):
     __slots__ = ()
 
@@ -122,17 +129,17 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A view with two dimensions exchanged."""
     x = input._array
-    if not x.ndim:
-        axis_of(dim0, 0)
-        axis_of(dim1, 0)
-        return view(input, x.view(), _same(input), lambda base: transpose(base, dim0, dim1))
     dim0, dim1 = axis_of(dim0, x.ndim), axis_of(dim1, x.ndim)
+    if not x.ndim:
+        return reversed_axes(input)
     node = TransposeBackward0((edge_of(input),), (dim0, dim1)) if wanted(input) else None
     return view(input, x.swapaxes(dim0, dim1), node, lambda base: transpose(base, dim0, dim1))
 
 
-def _same(input: Tensor) -> Node | None:
-    return ViewBackward0((edge_of(input),), (input._array.shape,)) if wanted(input) else None
+def reversed_axes(input: Tensor) -> Tensor:
+    """A view with the dimensions in reverse order."""
+    node = TBackward0((edge_of(input),)) if wanted(input) else None
+    return view(input, input._array.T, node, reversed_axes)
 
 
 def t(input: Tensor) -> Tensor:
@@ -141,14 +148,7 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {input._array.ndim}D"
         )
-    if input._array.ndim < 2:
-        return view(input, input._array.view(), _same(input), t)
-    return transpose(input, 0, 1)
-
-
-def reversed_axes(input: Tensor) -> Tensor:
-    """A view with the dimensions in reverse order."""
-    return permute(input, tuple(range(input._array.ndim))[::-1])
+    return reversed_axes(input)
 
 
 def matrix_transpose(input: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Run pytest as one rank, with everything that it prints in a file of its own.
 
-    mpiexec -n 4 python rank_main.py FOLDER [arguments of pytest]
+    mpiexec -n 4 python -m harness.rank_main FOLDER [arguments of pytest]
 
 Launchers name the options for this differently, and mix the ranks' output without them.
 """

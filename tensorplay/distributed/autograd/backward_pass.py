@@ -132,7 +132,7 @@ class BackwardPass:
                 self._answer(recv, None)
 
     def heard(self, rank: int) -> None:
-        """A message of this pass has come from that worker: it need not be told."""
+        """That worker takes part already, so it need not be told."""
         self._told.add(rank)
 
     def answer(self, answers: Iterable[Answer]) -> None:
@@ -169,6 +169,8 @@ class BackwardPass:
             if grad is not None:
                 self._leaf(target, grad)
         elif self._recvs.get(target.message_id) is not target:
+            if grad is None:
+                return  # its pair is gone, and nobody waits for it
             raise RuntimeError(
                 "Trying to backward through the graph a second time, or through one of another "
                 f"context: autograd message {target.message_id} (context {target.context_id}) is "

@@ -10,21 +10,26 @@ needs progress makes it:
 
 The **token** is the right to poll; one thread has it at a time.  A serving thread gives it up while
 it executes a request, since that request may block.  A further serving thread, the *standby*, looks
-in about every millisecond while requests are being executed, and takes over when nobody has polled
-since it last looked.  There is always one, so no number of blocked requests can starve a worker.
+in every millisecond while requests are being executed, and takes over when nobody has polled since
+it last looked.  Further ones are *spare*: they sleep until there is a task.
+
 
 Invariants:
 
 1. Whoever gives up the token while other threads wait wakes one of them.
-2. A task put into the queue finds an idle serving thread, or a new one is started.
-3. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
+2. Before a serving thread executes anything, it sees to it that there is a standby that looks in.
+   So no number of blocked requests can starve a worker.
+3. A task put into the queue wakes a sleeping serving thread, or a new one is started.  Every
+   serving thread looks at the queue before it polls or sleeps.
+4. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
    before it reads `is_done`.  So no wake-up is lost.
-4. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
+5. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
    parked thread looks for itself within `_PARK_LIMIT`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import time
@@ -49,18 +54,18 @@ _LONGEST_WAITING_SLEEP = 0.25e-3
 _LONGEST_BUSY_SLEEP = 50e-6
 #: How often the standby looks in while requests are being executed (seconds).
 _STANDBY_INTERVAL = 1e-3
-#: ... less and less often while others poll anyway (seconds).
-_LONGEST_STANDBY_INTERVAL = 4e-3
-#: It goes to sleep until woken when nothing has been executed for so long (seconds).
+#: It sleeps until woken when nothing has been executed for so long and somebody polls (seconds).
 _STANDBY_PATIENCE = 0.1
+#: A spare thread that has had nothing to do for so long ends (seconds) ...
+_SPARE_PATIENCE = 2.0
+#: ... unless there are no more than these.
+_SPARE_THREADS = 2
 #: A parked thread looks for itself after so long (seconds).
 _PARK_LIMIT = 0.25
 #: Polls between looks at the clock.
 _POLLS_PER_LOOK = 32
 #: A wait of more polls than this is a long one.
 _LONG_WAIT = 1000
-#: Idle serving threads kept beyond the standby.
-_SPARE_THREADS = 2
 
 # os.sched_yield keeps the interpreter lock before Python 3.12: a worker's computing thread would
 # stand still while another process has the core.  A foreign function call lets it go.
@@ -151,15 +156,18 @@ class Progress:
         self._waiting: set[Any] = set()
         #: Tasks for serving threads.
         self._queue: deque[Task] = deque()
-        #: Parking locks of serving threads that are asleep and may be given a task.
-        self._idle: deque[Any] = deque()
+        # Parking locks of the spare threads, and of the standby while it sleeps.
+        self._spares: deque[Any] = deque()
+        self._standby: Any = None
+        # Held by the thread that is the standby.
+        self._standby_role = threading.Lock()
+        # The standby sleeps until woken.
+        self._standby_asleep = False
         # Counts polls, so that the standby can see whether somebody polls.
         self._polls = 0
         self._executed_at = 0.0
-        self._standby_asleep = False
         # A serving thread polls, or sleeps between polls.
         self._in_charge = False
-        self._last_message_at = 0.0
         self._stopping = False
         self._threads: set[threading.Thread] = set()
         self._thread_count = 0
@@ -167,8 +175,6 @@ class Progress:
 
     def start(self) -> None:
         """Start to serve."""
-        self._last_message_at = time.monotonic()
-        self._spawn()
         self._spawn()
 
     def stop(self, timeout: float) -> None:
@@ -177,9 +183,8 @@ class Progress:
         deadline = time.monotonic() + timeout
         for thread in tuple(self._threads):
             while thread.is_alive() and time.monotonic() < deadline:
-                while self._idle:
-                    self._wake_idle()
-                thread.join(0.002)
+                self._wake_serving()
+                thread.join(0.001)
 
     @property
     def thread_count(self) -> int:
@@ -189,21 +194,24 @@ class Progress:
     @property
     def idle_count(self) -> int:
         """Serving threads that wait for work."""
-        return len(self._idle)
+        return len(self._spares) + (self._standby is not None)
 
     # -- tasks -----------------------------------------------------------------------------------
 
     def submit(self, task: Task) -> None:
         """Have a serving thread execute `task`.  Any thread."""
         self._queue.append(task)
-        if not self._wake_idle():
+        if not self._wake_serving():
             self._spawn()
 
-    def _wake_idle(self) -> bool:
+    def _wake_serving(self) -> bool:
+        """Wake a sleeping serving thread; whether there was one."""
         try:
-            lock = self._idle.popleft()
+            lock = self._spares.pop()
         except IndexError:
-            return False
+            lock = self._standby
+            if lock is None:
+                return False
         _wake(lock)
         return True
 
@@ -263,7 +271,9 @@ class Progress:
             elif self._polls - began > _LONG_WAIT:
                 # Polling goes on without a gap.  After a short wait the standby's own look is
                 # soon enough: waking it each time would cost more than the call.
-                self._wake_idle()
+                lock = self._standby
+                if lock is not None:
+                    _wake(lock)
 
     def rest(self, completion: Completion, deadline: float | None = None) -> bool:
         """Like `wait`, but without polling: for a thread that leaves serving to others."""
@@ -329,69 +339,90 @@ class Progress:
 
     def _serve(self) -> None:
         lock = _own.lock
-        looked_at = -1
-        interval = _STANDBY_INTERVAL
+        # The count of polls when this thread last looked; None: it may poll at once.
+        looked_at: int | None = None
         try:
             self._enter()
             while not self._stopping:
                 if self._queue:
                     self._execute_queued()
+                    looked_at = None
                 elif self._may_poll(looked_at) and self._token.acquire(blocking=False):
                     task = self._poll_to_serve(lock)
                     if task is not None:
                         task()
-                elif len(self._idle) > _SPARE_THREADS:
-                    return
-                else:
+                    looked_at = None
+                elif self._standby_role.acquire(blocking=False):
+                    looked_at = self._stand_by(lock)
+                elif self._be_spare(lock):
                     looked_at = self._polls
-                    interval = self._stand_by(lock, interval)
-                    continue
-                looked_at = -1
-                interval = _STANDBY_INTERVAL
+                else:
+                    return
         except BaseException as error:
             self._crashed(error)
         finally:
             self._threads.discard(threading.current_thread())
 
-    def _may_poll(self, looked_at: int) -> bool:
-        # While threads wait they poll; a serving thread steps in only if they have not done so
-        # since it looked.
-        return not self._waiting or looked_at == self._polls
+    def _may_poll(self, looked_at: int | None) -> bool:
+        if self._in_charge:
+            return False
+        if looked_at is None:
+            # While threads wait they poll.
+            return not self._waiting
+        return looked_at == self._polls
 
     def _execute_queued(self) -> None:
+        self._ensure_standby()
         try:
             task = self._queue.popleft()
         except IndexError:
             return
-        self._executed_at = time.monotonic()
         task()
 
-    def _stand_by(self, lock: Any, interval: float) -> float:
-        """Sleep until woken, or for `interval`; the interval to use next time."""
-        seconds = interval
+    def _ensure_standby(self) -> None:
+        """See to it that somebody looks in while this thread executes something."""
+        # The time is stored before `_standby_asleep` is read; see `_stand_by`.
+        self._executed_at = time.monotonic()
+        if self._standby_asleep:
+            self._standby_asleep = False
+            _wake(self._standby or _nobody)
+        elif not self._standby_role.locked():
+            try:
+                _wake(self._spares.pop())
+            except IndexError:
+                self._spawn()
+
+    def _stand_by(self, lock: Any) -> int | None:
+        """Sleep as the standby; what to compare the count of polls with."""
+        looked_at = self._polls
+        seconds = _STANDBY_INTERVAL
+        self._standby = lock
         if self._in_charge:
-            # The serving thread in charge stores the time before it reads `_standby_asleep`, and
-            # this thread reads the time after it has set `_standby_asleep`: one of them sees.
+            # The thread in charge stores the time before it reads `_standby_asleep`; this one sets
+            # that before it reads the time.  So one of them sees what the other does.
             self._standby_asleep = True
             if time.monotonic() - self._executed_at > _STANDBY_PATIENCE:
                 seconds = -1.0
             else:
                 self._standby_asleep = False
-        if self._sleep(lock, seconds):
-            return _STANDBY_INTERVAL
-        return min(2 * interval, _LONGEST_STANDBY_INTERVAL)
-
-    def _sleep(self, lock: Any, seconds: float) -> bool:
-        """Sleep where a task can wake this serving thread; whether something did."""
-        self._idle.append(lock)
         woken = bool(self._queue or self._stopping) or lock.acquire(timeout=seconds)
+        self._standby = None
+        self._standby_asleep = False
+        self._standby_role.release()
+        return None if woken else looked_at
+
+    def _be_spare(self, lock: Any) -> bool:
+        """Sleep until there is a task; False if this thread is not needed any more."""
+        self._spares.append(lock)
+        if not (self._queue or self._stopping):
+            lock.acquire(timeout=_SPARE_PATIENCE)
         try:
-            self._idle.remove(lock)
+            self._spares.remove(lock)
         except ValueError:
             # Whoever took it off the list has released the lock, or is about to: the next sleep
             # may end early, which does no harm.
             return True
-        return woken
+        return bool(self._queue) or len(self._spares) < _SPARE_THREADS
 
     def _poll_to_serve(self, lock: Any) -> Task | None:
         """Poll, having the token, until there is something to execute or others wait.
@@ -402,6 +433,7 @@ class Progress:
         poll = self._transport.poll
         misses = 0
         have_token = True
+        last_message_at = 0.0
         self._in_charge = True
         try:
             while not (self._stopping or self._queue):
@@ -409,10 +441,10 @@ class Progress:
                 message = poll()
                 if message is not None:
                     misses = 0
-                    self._last_message_at = 0.0
+                    last_message_at = 0.0
                     task = self._receive(message)
                     if task is not None:
-                        self._before_executing()
+                        self._ensure_standby()
                         return task
                     continue
                 if self._waiting:
@@ -423,12 +455,19 @@ class Progress:
                     continue
                 now = time.monotonic()
                 self._tick(now)
-                seconds = self._pause(now)
+                if not last_message_at:
+                    last_message_at = now
+                seconds = self._pause(now - last_message_at)
                 if seconds:
-                    # A thread that begins to wait in the meantime finds the token free.
+                    # A thread that begins to wait in the meantime finds the token free; a task
+                    # finds this thread among the spare ones.
                     token.release()
                     have_token = False
-                    self._sleep(lock, seconds)
+                    self._spares.append(lock)
+                    if not (self._queue or self._waiting):
+                        lock.acquire(timeout=seconds)
+                    with contextlib.suppress(ValueError):
+                        self._spares.remove(lock)
                     have_token = token.acquire(blocking=False)
                     if not have_token:
                         return None
@@ -441,23 +480,14 @@ class Progress:
             if self._waiting:
                 self._wake_waiting()
 
-    def _pause(self, now: float) -> float:
+    def _pause(self, silence: float) -> float:
         """How long to sleep before the next poll, in proportion to the silence (seconds)."""
-        if not self._last_message_at:
-            self._last_message_at = now
-        silence = now - self._last_message_at
         if silence < _HOT:
             return 0.0
         if self._transport.busy:
             return _LONGEST_BUSY_SLEEP
         return min(silence * _SLEEP_SHARE, _LONGEST_SLEEP)
 
-    def _before_executing(self) -> None:
-        """See to it that somebody can poll while this thread executes a request."""
-        self._executed_at = time.monotonic()
-        if self._standby_asleep:
-            self._standby_asleep = False
-            if not self._wake_idle():
-                self._spawn()
-        elif not self._idle:
-            self._spawn()
+
+# Stands for a thread that has gone on in the meantime.
+_nobody = threading.Lock()

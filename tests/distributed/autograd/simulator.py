@@ -7,29 +7,20 @@ request gets round to use its tensors, what the program goes on to do while a pa
 Every tensor has a *twin*, made by the same operations without any message: gradients of the twins,
 in one process, are what the gradients of the world must be.
 
-`ModelWorker` is a `BackwardPass` with the little around it that a worker needs, written here a
-second time and as plainly as possible.  `test_exchange` puts the package's own in its place.
+What a worker's autograd does is not decided here: see `Worker`.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorplay as tp
 from tensorplay.autograd.graph import Node
-from tensorplay.distributed.autograd.backward_pass import (
-    BackwardPass,
-    Closure,
-    Instruction,
-    SendAnswers,
-    SendBegin,
-)
-from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
 from tensorplay.tensor import wrap
 
 #: Makes a choice among so many possibilities.
@@ -98,6 +89,8 @@ class World:
         self.values: list[list[Value]] = [[] for _ in range(size)]
         self.leaves: list[tuple[int, Value]] = []
         self.payloads: dict[int, list[Value]] = {}
+        #: Source and destination of each message.
+        self.ends: dict[int, tuple[int, int]] = {}
         #: What passes that did not retain the graph have used up.
         self.spent: set[int] = set()
         #: Gradients that all passes together must have given, aligned with `leaves`.
@@ -142,6 +135,7 @@ class World:
         tensors = [value.tensor for value in values if value.tensor.requires_grad]
         parcel = self.workers[source].send(to, tensors)
         self.payloads[number] = list(values)
+        self.ends[number] = (source, to)
         self.lanes[source, to].append(("message", number, parcel))
         return number
 
@@ -189,10 +183,7 @@ class World:
             return False
         choice = self.choose(options) if options > 1 else 0
         if choice < len(lanes):
-            source, to = lanes[choice]
-            task = self.workers[to].receive(source, self.lanes[source, to].popleft())
-            if task is not None:
-                self.tasks[to].append(task)
+            self.deliver(*lanes[choice])
         elif choice < len(lanes) + len(busy):
             tasks = self.tasks[busy[choice - len(lanes)]]
             # Tasks run on threads of their own.
@@ -204,6 +195,12 @@ class World:
             self.unfinished -= 1
             self.act()
         return True
+
+    def deliver(self, source: int, to: int) -> None:
+        """Let the oldest message from one worker to another arrive."""
+        task = self.workers[to].receive(source, self.lanes[source, to].popleft())
+        if task is not None:
+            self.tasks[to].append(task)
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """Let things happen until `done`; raises `Hang` if it cannot be reached."""
@@ -306,153 +303,6 @@ class RandomProgram(World):
             for value in self.usable(rank)
             if value.tensor.requires_grad and value.tensor._node is not None
         ]
-        while not here:
-            value = self.compute(rank)
-            here = [value] if value.tensor.requires_grad else []
+        if not here:
+            here = [self.combine(rank, [self.leaf(rank, 2.0)], [3.0])]
         return self.random.choices(here[-5:], k=self.random.choice([1, 1, 2, 3]))
-
-
-class ModelWorker:
-    """A worker as the design describes it, around a `BackwardPass`."""
-
-    def __init__(self, world: World, rank: int) -> None:
-        self.world = world
-        self.rank = rank
-        self.sends: dict[int, SendRpcBackward] = {}
-        self.recvs: dict[int, RecvRpcBackward] = {}
-        self.known: set[int] = set()
-        self.grads: dict[tp.Tensor, tp.Tensor] = {}
-        #: Passes joined: what is under way, or None if this worker is done.
-        self.passes: dict[int, BackwardPass | None] = {}
-        self.early: dict[int, list[int]] = {}
-        self.closures: dict[int, Closure] = {}
-        self.over: set[int] = set()
-        self.sent: Counter[tuple[str, int]] = Counter()
-        self.begun: Counter[tuple[int, int]] = Counter()
-
-    def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
-        self.known.add(to)
-        if not tensors:
-            return (0, 0)
-        number = next(self.world.marks)
-        self.sends[number] = SendRpcBackward(number, to, tensors)
-        return (number, len(tensors))
-
-    def receive(self, source: int, parcel: Any) -> Callable[[], None] | None:
-        kind, first, second = parcel
-        if kind == "message":
-            return self._receive_message(source, first, *second)
-        if kind == "answers":
-            retain_graph, answers = second
-            self._event(source, first, retain_graph, answers)
-        elif kind == "late":
-            self._receive_late(source, first, second)
-        else:
-            self._receive_report(source, first, second)
-        return None
-
-    def _receive_message(
-        self, source: int, number: int, grad_id: int, count: int
-    ) -> Callable[[], None]:
-        self.known.add(source)
-        recv = None
-        if count:
-            recv = self.recvs[grad_id] = RecvRpcBackward(grad_id, source, 0, count)
-            for pass_id in self.passes:
-                self._post(source, ("late", pass_id, grad_id))
-
-        def attach(tensors: list[tp.Tensor]) -> None:
-            if recv is not None:
-                recv.hang(tensors)
-
-        return lambda: self.world.unpack(self.rank, number, attach)
-
-    def _receive_late(self, source: int, pass_id: int, number: int) -> None:
-        if pass_id not in self.passes:
-            self.early.setdefault(pass_id, []).append(number)
-            return
-        running = self.passes[pass_id]
-        if running is not None:
-            running.answer([(number, None)])
-            running.advance()
-            self._retire(pass_id, running)
-
-    def _receive_report(self, source: int, pass_id: int, known: Iterable[int]) -> None:
-        if self.closures[pass_id].report(source, known):
-            self.over.add(pass_id)
-
-    def _event(self, source: int, pass_id: int, retain_graph: bool, answers: Any) -> None:
-        running = self._join(pass_id, retain_graph, ())
-        if running is not None:
-            running.heard(source)
-            running.answer(answers)
-            running.advance()
-            self._retire(pass_id, running)
-
-    def _join(self, pass_id: int, retain_graph: bool, roots: Any) -> BackwardPass | None:
-        if pass_id in self.passes:
-            return self.passes[pass_id]
-        running = self.passes[pass_id] = BackwardPass(
-            self.rank,
-            self.sends,
-            self.recvs,
-            self.known,
-            self._accumulate,
-            lambda instruction: self._carry_out(pass_id, retain_graph, instruction),
-            retain_graph=retain_graph,
-        )
-        running.join(roots)
-        running.answer([(number, None) for number in self.early.pop(pass_id, ())])
-        return running
-
-    def _retire(self, pass_id: int, running: BackwardPass) -> None:
-        if running.done:
-            self.passes[pass_id] = None
-
-    def _accumulate(self, leaf: tp.Tensor, grad: Any) -> None:
-        before = self.grads.get(leaf)
-        array = np.array(grad)
-        self.grads[leaf] = wrap(array if before is None else before._array + array)
-
-    def _carry_out(self, pass_id: int, retain_graph: bool, instruction: Instruction) -> None:
-        starter = pass_id % 16
-        if isinstance(instruction, SendAnswers):
-            assert instruction.answers
-            assert instruction.to != self.rank
-            answers = [
-                (number, None if grads is None else [g if g is None else g.copy() for g in grads])
-                for number, grads in instruction.answers
-            ]
-            self.sent["answers", pass_id] += 1
-            self.sent["gradients", pass_id] += sum([grads is not None for _, grads in answers])
-            self._post(instruction.to, ("answers", pass_id, (retain_graph, answers)))
-        elif isinstance(instruction, SendBegin):
-            self.sent["begin", pass_id] += 1
-            self.begun[pass_id, instruction.to] += 1
-            self._post(instruction.to, ("answers", pass_id, (retain_graph, [])))
-        else:
-            if not retain_graph:
-                for number in instruction.used_sends:
-                    del self.sends[number]
-                for number in instruction.used_recvs:
-                    del self.recvs[number]
-            self.sent["report", pass_id] += 1
-            if starter == self.rank:
-                self._receive_report(self.rank, pass_id, instruction.known)
-            else:
-                self._post(starter, ("report", pass_id, instruction.known))
-
-    def _post(self, to: int, parcel: Any) -> None:
-        self.world.lanes[self.rank, to].append(parcel)
-
-    def backward(self, roots: Sequence[tp.Tensor], retain_graph: bool) -> None:
-        pass_id = next(self.world.marks) * 16 + self.rank
-        self.closures[pass_id] = Closure(self.rank)
-        seeds = [(root._node, np.ones_like(root._array)) for root in roots]
-        running = self._join(pass_id, retain_graph, seeds)
-        assert running is not None
-        running.advance()
-        self._retire(pass_id, running)
-        self.world.run_until(lambda: pass_id in self.over)
-        missing = self.closures.pop(pass_id).missing
-        assert not missing

@@ -191,8 +191,15 @@ def test_wait_ends_at_its_deadline_while_another_thread_polls(serving: Worker) -
 
 
 def test_deadline_and_ticks_hold_however_many_messages_come(worker: Worker) -> None:
-    worker.transport.endless = lambda: None
-    assert not worker.progress.wait(Completion(), time.monotonic() + 0.02)
+    completion = Completion()
+    messages = itertools.count()
+
+    def message() -> None:
+        if next(messages) > 1_000_000:
+            completion.complete()
+
+    worker.transport.endless = message
+    assert not worker.progress.wait(completion, time.monotonic() + 0.02)
     assert worker.ticks > 0
 
 
@@ -239,8 +246,13 @@ def test_rest_is_woken_by_serving_threads(serving: Worker) -> None:
     assert threading.current_thread() not in serving.receivers
 
 
-def test_serving_goes_on_after_a_wait(serving: Worker) -> None:
-    for _ in range(50):
+@pytest.mark.parametrize("threads_before", [0, 1, 2, 3, 4, 6])
+def test_serving_goes_on_after_a_wait(
+    serving: Worker, no_patience: None, threads_before: int
+) -> None:
+    serving.busy_once(threads_before)
+    for _ in range(20):
+        asleep(serving)
         completion = Completion()
         serving.reply(completion)
         assert serving.progress.wait(completion, time.monotonic() + LIMIT)
@@ -250,10 +262,10 @@ def test_serving_goes_on_after_a_wait(serving: Worker) -> None:
 
 
 def test_serving_goes_on_after_a_long_wait(
-    serving: Worker, monkeypatch: pytest.MonkeyPatch
+    serving: Worker, no_patience: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress_module, "_LONG_WAIT", 0)
-    test_serving_goes_on_after_a_wait(serving)
+    test_serving_goes_on_after_a_wait(serving, no_patience, 3)
 
 
 # -- executing -----------------------------------------------------------------------------------
