@@ -15,9 +15,12 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tensorplay.autograd.graph import Node
+    from tensorplay.ops.surface import Surface
+else:
+    Surface = object
 
 
-class Tensor:
+class Tensor(Surface):
     """A multi-dimensional array that can be differentiated.
 
     Attributes (internal):

@@ -46,7 +46,7 @@ class Node:
     stretched: ClassVar[bool] = False
     #: For each saved value: the number of the input that it is, `OUTPUT`, or None for a constant.
     #: Empty if all are constants.
-    lift: ClassVar[tuple[int | None, ...]] = ()
+    lift: tuple[int | None, ...] = ()
 
     edges: tuple[Node | Tensor | None, ...]
     saved: tuple[Any, ...]

@@ -278,8 +278,10 @@ class Module:
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            # By its own method: a child may live elsewhere.
+            child.train(mode)
         return self
 
     def eval(self: _Self) -> _Self:

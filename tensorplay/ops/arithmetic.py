@@ -16,7 +16,7 @@ from tensorplay.autograd.graph import BareNode, Node
 from tensorplay.ops.recording import common, stretch
 from tensorplay.tensor import Tensor, wrap
 
-Operator = Callable[[Any, Any], Tensor]
+Operator = Callable[[Any, Any], Any]
 
 _ndarray = np.ndarray
 _asarray = np.asarray
@@ -56,7 +56,7 @@ class DivBackward0(BareNode):
 def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
     """An operator whose gradient does not depend on its operands."""
 
-    def operator(a: Any, b: Any) -> Tensor:
+    def operator(a: Any, b: Any) -> Any:
         x = a._array
         if b.__class__ is Tensor or isinstance(b, Tensor):
             y = b._array
@@ -79,7 +79,7 @@ def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
         tensor._alias = None
         tensor._version = [0]
         if (a._requires_grad or other) and (not switched_off or grad_mode.enabled):
-            node = node_class()
+            node = node_class()  # type: ignore[call-arg]  # a BareNode takes no arguments
             left = (a._node or a) if a._requires_grad else None
             right = (b._node or b) if other else None
             if y is not None and x.shape != y.shape:
@@ -110,8 +110,9 @@ def _product_operator(
         divide: Integers give floating-point numbers.
     """
 
-    def operator(a: Any, b: Any) -> Tensor:
+    def operator(a: Any, b: Any) -> Any:
         x = a._array
+        y: Any
         if b.__class__ is Tensor or isinstance(b, Tensor):
             y = b._array
             if x.dtype is not y.dtype:
@@ -135,7 +136,7 @@ def _product_operator(
         tensor._alias = None
         tensor._version = [0]
         if (a._requires_grad or other) and (not switched_off or grad_mode.enabled):
-            node = node_class()
+            node = node_class()  # type: ignore[call-arg]  # a BareNode takes no arguments
             left = (a._node or a) if a._requires_grad else None
             if other is None:
                 node.edges = (left, None)
@@ -175,7 +176,7 @@ def _product_operator(
     return operator
 
 
-def _mixed(operator: Operator, a: Tensor, b: Any, divide: bool = False) -> Tensor:
+def _mixed(operator: Operator, a: Tensor, b: Any, divide: bool = False) -> Any:
     """Bring the operands to one type, then operate."""
     pair = common(a, b, divide)
     # Python then tries the other operand's method, and raises TypeError if that fails too.
@@ -185,7 +186,7 @@ def _mixed(operator: Operator, a: Tensor, b: Any, divide: bool = False) -> Tenso
 def reflected(operator: Operator, divide: bool = False) -> Operator:
     """The operator with a left operand that is not a tensor."""
 
-    def reflected_operator(b: Tensor, a: Any) -> Tensor:
+    def reflected_operator(b: Tensor, a: Any) -> Any:
         pair = common(b, a, divide)
         if pair is None:
             return NotImplemented
@@ -208,17 +209,14 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``; shapes broadcast."""
-    result: Tensor = input - (other if alpha == 1 else other * alpha)
-    return result
+    return input - (other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]  # `input` may be a number
 
 
 def mul(input: Any, other: Any) -> Tensor:
     """``input * other``; shapes broadcast."""
-    result: Tensor = input * other
-    return result
+    return input * other  # type: ignore[no-any-return]  # `input` may be a number
 
 
 def div(input: Any, other: Any) -> Tensor:
     """``input / other``; shapes broadcast, and integers give floating-point numbers."""
-    result: Tensor = input / other
-    return result
+    return input / other  # type: ignore[no-any-return]  # `input` may be a number

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
 from tensorplay.ops.indexing import scatter
 from tensorplay.ops.losses import check_reduction, reduced
 from tensorplay.ops.recording import edge_of, wanted
@@ -127,7 +128,7 @@ def _class_weights(
     classes: Any, counts: Any, weight: Tensor | None, dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
     """The weight of each row: that of its class, or zero for one that does not count."""
-    chosen = counts.astype(dtype)
+    chosen: np.ndarray[Any, Any] = counts.astype(dtype)
     if weight is not None:
         chosen *= weight._array[classes]
     return chosen
@@ -214,7 +215,7 @@ def cross_entropy(
     index = (np.arange(len(classes)), classes)
     shifted = x - np.maximum.reduce(x, axis=1, keepdims=True, initial=-np.inf)
     p = np.exp(shifted)
-    sums = np.add.reduce(p, axis=1, keepdims=True)
+    sums = dual.add_up(p, axis=1, keepdims=True)
     log_sums = np.log(sums)
     weights = weights * (1 - label_smoothing) if label_smoothing else weights
     out = weights * (log_sums[:, 0] - shifted[index])

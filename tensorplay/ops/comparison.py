@@ -11,8 +11,12 @@ from tensorplay.ops.reduction import Dim, axes_of
 from tensorplay.tensor import Tensor, wrap
 
 
+_all: Any = np.logical_and.reduce
+_any: Any = np.logical_or.reduce
+
+
 def _comparison(ufunc: Any, name: str, doc: str) -> Any:
-    def compare(input: Tensor, other: Any) -> Tensor:
+    def compare(input: Tensor, other: Any) -> Any:
         x = input._array
         if other.__class__ is float or other.__class__ is int:
             return wrap(ufunc(x, other))
@@ -38,7 +42,7 @@ ge = _comparison(np.greater_equal, "ge", "Whether each element is at least the o
 
 
 def _bitwise(ufunc: Any) -> Any:
-    def combine(input: Tensor, other: Any) -> Tensor:
+    def combine(input: Tensor, other: Any) -> Any:
         pair = common(input, other)
         if pair is None:
             return NotImplemented
@@ -66,13 +70,13 @@ def logical_not(input: Tensor) -> Tensor:
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero, in the whole or along dimensions."""
     x = input._array
-    return wrap(np.logical_and.reduce(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+    return wrap(_all(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
 
 
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether any element is nonzero, in the whole or along dimensions."""
     x = input._array
-    return wrap(np.logical_or.reduce(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+    return wrap(_any(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
 
 
 def isnan(input: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class _Shared(Node):
     ) -> tuple[Any, ...]:
         values = dual.array(x)
         chosen = values == dual.array(out).reshape(kept)
-        count = np.add.reduce(chosen, axis=axes, keepdims=True)
+        count = dual.add_up(chosen, axis=axes, keepdims=True)
         share = np.divide(chosen, count, dtype=values.dtype)
         return (grad.reshape(kept) * share,)
 

@@ -109,7 +109,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     index, basic = index_of(index)
     out = x[index]
     if not basic:
-        node = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
-        return wrap(out, node)
+        picked = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
+        return wrap(out, picked)
     node = SliceBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
     return view(input, out, node, lambda base: getitem(base, index))

@@ -69,7 +69,7 @@ def _check_fits(target: Tensor, result: Tensor) -> None:
 def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> Any:
     """The in-place form of a binary operator."""
 
-    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
         if alpha != 1:
             other = other * alpha
         sources = (other,) if isinstance(other, Tensor) else ()
@@ -136,9 +136,10 @@ sigmoid_ = _unary(pointwise.sigmoid, "sigmoid")
 neg_ = _unary(pointwise.neg, "neg")
 
 
-def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write the values of `src`, broadcast and converted, into the tensor."""
-    src = src if isinstance(src, Tensor) else wrap(np.asarray(src))
+    if not isinstance(src, Tensor):
+        src = wrap(np.asarray(src))
     if is_recorded(input, src):
         converted = cast(broadcast_to(src, input._array.shape), input._array.dtype)
         node = CopyBackwards((edge_of(input), edge_of(converted)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,25 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -
     return wrap(out, StackBackward0(tuple([edge_of(one) for one in parts]), (axis,)))
 
 
+def _views(
+    input: Tensor,
+    arrays: list[Any],
+    node: MultiOutputNode | None,
+    again: Callable[[Tensor], tuple[Tensor, ...]],
+) -> tuple[Tensor, ...]:
+    """The views of `input` that an operation makes at once."""
+
+    def piece(i: int) -> Callable[[Tensor], Tensor]:
+        return lambda base: again(base)[i]
+
+    return tuple(
+        [
+            view(input, array, None if node is None else OutputOf(node, i), piece(i))
+            for i, array in enumerate(arrays)
+        ]
+    )
+
+
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces along a dimension.
 
@@ -156,17 +175,7 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         shapes = tuple([array.shape for array in arrays])
         node = SplitBackward0((edge_of(input),), (axis, shapes))
         node.outputs = len(arrays)
-    return tuple(
-        [
-            view(
-                input,
-                array,
-                None if node is None else OutputOf(node, i),
-                lambda base, i=i: split(base, sections, axis)[i],
-            )
-            for i, array in enumerate(arrays)
-        ]
-    )
+    return _views(input, arrays, node, lambda base: split(base, sections, axis))
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -184,19 +193,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = axis_of(dim, x.ndim)
     front = (slice(None),) * axis
-    arrays = [x[(*front, i, ...)] for i in range(x.shape[axis])]
+    arrays: list[Any] = [x[(*front, i, ...)] for i in range(x.shape[axis])]  # type: ignore[index]  # a slice, an integer and an ellipsis are one
     node = None
     if arrays and wanted(input):
         node = UnbindBackward0((edge_of(input),), (axis, arrays[0].shape))
         node.outputs = len(arrays)
-    return tuple(
-        [
-            view(
-                input,
-                array,
-                None if node is None else OutputOf(node, i),
-                lambda base, i=i: unbind(base, axis)[i],
-            )
-            for i, array in enumerate(arrays)
-        ]
-    )
+    return _views(input, arrays, node, lambda base: unbind(base, axis))

@@ -191,7 +191,7 @@ class NormBackward0(Node):
 def _norm2(input: Tensor, dim: Dim, keepdim: bool) -> Tensor:
     x = input._array
     axes = axes_of(dim, x.ndim) if x.ndim else ()
-    out = wrap(np.sqrt(np.add.reduce(x * x, axis=axes, keepdims=keepdim)))
+    out = wrap(np.sqrt(dual.add_up(x * x, axis=axes, keepdims=keepdim)))
     if wanted(input):
         saved = (x, out._array, kept_shape(x.shape, axes))
         out._node = NormBackward0((edge_of(input),), saved, (input._version, out._version))

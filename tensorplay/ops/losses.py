@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
 from tensorplay.ops.pointwise import abs
 from tensorplay.ops.recording import common_tensors, stretched_edges, wanted
 from tensorplay.tensor import Tensor, wrap
@@ -52,7 +53,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     scale = 2.0
     if reduction != "none":
         count = out.size
-        out = np.add.reduce(out, axis=None)
+        out = dual.add_up(out, axis=None)
         if reduction == "mean":
             scale /= max(count, 1)
             out = out / count if count else out * np.nan

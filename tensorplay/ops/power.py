@@ -47,7 +47,7 @@ class PowBackward1(Node):
         return (for_base, for_exponent)
 
 
-def pow(input: Any, exponent: Any) -> Tensor:
+def pow(input: Any, exponent: Any) -> Any:
     """Each element raised to a power; a number or tensor to the power of a number or tensor.
 
     Raises:
@@ -76,7 +76,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     return result
 
 
-def reflected_pow(exponent: Tensor, base: Any) -> Tensor:
+def reflected_pow(exponent: Tensor, base: Any) -> Any:
     """``base ** exponent`` for a base that is no tensor."""
     pair = common(exponent, base)
     if pair is None:

@@ -136,7 +136,7 @@ def stretch(
     """The edge for an operand of `shape` that takes part in an operation as if it had `to`."""
     if edge is None or shape == to:
         return edge
-    node = StretchBackward0()
+    node = StretchBackward0()  # type: ignore[call-arg]  # a BareNode takes no arguments
     node.edges = (edge,)
     node.saved = (shape,)
     node.versions = ()

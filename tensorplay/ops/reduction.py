@@ -15,8 +15,6 @@ from tensorplay.tensor import Tensor, wrap
 
 Dim = int | tuple[int, ...] | list[int] | None
 
-_sum = np.add.reduce
-
 
 class SumBackward0(Node):
     __slots__ = ()
@@ -92,7 +90,7 @@ def sum(
     x = input._array
     shape = x.shape
     axes = axes_of(dim if axis is None else axis, len(shape)) if shape else ()
-    out = _sum(x, axis=axes, keepdims=keepdim)
+    out = dual.add_up(x, axis=axes, keepdims=keepdim)
     if not wanted(input):
         return wrap(out)
     return wrap(out, SumBackward0((edge_of(input),), (shape, kept_shape(shape, axes))))
@@ -119,7 +117,7 @@ def mean(
     count = 1
     for i in axes:
         count *= shape[i]
-    total = _sum(x, axis=axes, keepdims=keepdim)
+    total = dual.add_up(x, axis=axes, keepdims=keepdim)
     with np.errstate(invalid="ignore"):
         out = total / count if count else total * np.nan
     if not wanted(input):

@@ -175,7 +175,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dimensions of size 1: all of them, or those in `dim`."""
     x = input._array
     if dim is None:
-        axes = range(x.ndim)
+        axes = list(range(x.ndim))
     else:
         axes = [axis_of(one, x.ndim) for one in (dim if isinstance(dim, (tuple, list)) else [dim])]
     shape = tuple([size for i, size in enumerate(x.shape) if size != 1 or i not in axes])

@@ -13,8 +13,7 @@ from tensorplay.ops.recording import cast, edge_of, floating, wanted
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
 from tensorplay.tensor import Tensor, wrap
 
-_sum = np.add.reduce
-_max = np.maximum.reduce
+_max: Any = np.maximum.reduce
 
 
 class LogsumexpBackward0(Node):
@@ -29,17 +28,17 @@ class SoftmaxBackward0(Node):
     __slots__ = ()
     lift = (OUTPUT, None)
 
-    def rule(self, grad: Any, out: Any, axis: int) -> tuple[Any, ...]:
+    def rule(self, grad: Any, out: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:
         weighted = grad * out
-        return (weighted - out * dual.sum_over(weighted, (axis,), True),)
+        return (weighted - out * dual.sum_over(weighted, axes, True),)
 
 
 class LogSoftmaxBackward0(Node):
     __slots__ = ()
     lift = (OUTPUT, None)
 
-    def rule(self, grad: Any, out: Any, axis: int) -> tuple[Any, ...]:
-        return (grad - dual.exp(out) * dual.sum_over(grad, (axis,), True),)
+    def rule(self, grad: Any, out: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:
+        return (grad - dual.exp(out) * dual.sum_over(grad, axes, True),)
 
 
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
@@ -52,7 +51,7 @@ def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     # Where all elements are -inf (or one is inf) the result is the maximum itself.
     top = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore"):
-        total = np.log(_sum(np.exp(x - top), axis=axes, keepdims=True)) + top
+        total = np.log(dual.add_up(np.exp(x - top), axis=axes, keepdims=True)) + top
     shape = kept if keepdim else tuple([n for i, n in enumerate(x.shape) if i not in axes])
     out = wrap(total.reshape(shape))
     if wanted(input):
@@ -85,20 +84,20 @@ def _normalised(
     axis = axis_of(dim, x.ndim)
     out = wrap(function(np.atleast_1d(x), axis).reshape(x.shape))
     if wanted(input):
-        axis = axis if x.ndim else ()
-        out._node = node_class((edge_of(input),), (out._array, axis), (out._version,))
+        saved = (out._array, (axis,) if x.ndim else ())
+        out._node = node_class((edge_of(input),), saved, (out._version,))
         out._requires_grad = True
     return out
 
 
 def _softmax(x: Any, axis: int) -> Any:
     out = np.exp(x - _max(x, axis=axis, keepdims=True))
-    out /= _sum(out, axis=axis, keepdims=True)
+    out /= dual.add_up(out, axis=axis, keepdims=True)
     return out
 
 
 def log_softmax_array(x: Any, axis: int) -> Any:
     """The logarithm of the softmax of an array."""
     out = x - _max(x, axis=axis, keepdims=True)
-    out -= np.log(_sum(np.exp(out), axis=axis, keepdims=True))
+    out -= np.log(dual.add_up(np.exp(out), axis=axis, keepdims=True))
     return out

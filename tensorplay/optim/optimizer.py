@@ -214,7 +214,7 @@ class Optimizer:
                 f"it has groups of {[len(group['params']) for group in groups]} parameters, the "
                 f"optimizer has {sizes}"
             )
-        by_number = {}
+        by_number: dict[int, Tensor] = {}
         for own, group in zip(self.param_groups, groups, strict=True):
             by_number |= dict(zip(group["params"], own["params"], strict=True))
             own |= {**group, "params": own["params"]}

@@ -123,7 +123,7 @@ class _Packer:
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> None:
         view = buffer.raw()
         if self._copy and view.nbytes > INLINE_LIMIT:
-            view = memoryview(np.array(view))
+            view = memoryview(bytearray(view))
         self._buffers.append(view)
 
     def reduce_tensor(self, tensor: Tensor) -> tuple[Any, ...]:

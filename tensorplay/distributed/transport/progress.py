@@ -13,12 +13,12 @@ it executes a request, since that request may block.  A further serving thread, 
 in every millisecond while requests are being executed, and takes over when nobody has polled since
 it last looked.  Further ones are *spare*: they sleep until there is a task.
 
-
 Invariants:
 
 1. Whoever gives up the token while other threads wait wakes one of them.
-2. Before a serving thread executes anything, it sees to it that there is a standby that looks in.
-   So no number of blocked requests can starve a worker.
+2. The standby sleeps until woken only while a serving thread is in charge of polling, and whoever
+   gives up that charge wakes it.  Before a serving thread executes anything, it sees to it that
+   there is a standby that looks in.  So no number of blocked requests can starve a worker.
 3. A task put into the queue wakes a sleeping serving thread, or a new one is started.  Every
    serving thread looks at the queue before it polls or sleeps.
 4. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
@@ -62,8 +62,10 @@ _SPARE_PATIENCE = 2.0
 _SPARE_THREADS = 2
 #: A parked thread looks for itself after so long (seconds).
 _PARK_LIMIT = 0.25
-#: Polls between looks at the clock.
+#: Polls that bring nothing between looks at the clock ...
 _POLLS_PER_LOOK = 32
+#: ... and polls of any kind, since messages may come without a pause.
+_POLLS_UNTIL_LOOK = 256
 #: A wait of more polls than this is a long one.
 _LONG_WAIT = 1000
 
@@ -165,6 +167,7 @@ class Progress:
         self._standby_asleep = False
         # Counts polls, so that the standby can see whether somebody polls.
         self._polls = 0
+        self._look_by = 0
         self._executed_at = 0.0
         # A serving thread polls, or sleeps between polls.
         self._in_charge = False
@@ -252,9 +255,16 @@ class Progress:
             while not completion.is_done:
                 if not self._stopping and token.acquire(blocking=False):
                     try:
-                        self._poll_for(completion, deadline, lock, mine)
+                        task = self._poll_for(completion, deadline, lock, mine)
                     finally:
                         token.release()
+                    if task is not None:
+                        # Meanwhile others poll.
+                        waiting.discard(lock)
+                        if waiting:
+                            self._wake_waiting()
+                        task()
+                        waiting.add(lock)
                 else:
                     seconds = _PARK_LIMIT
                     if deadline is not None:
@@ -271,9 +281,7 @@ class Progress:
             elif self._polls - began > _LONG_WAIT:
                 # Polling goes on without a gap.  After a short wait the standby's own look is
                 # soon enough: waking it each time would cost more than the call.
-                lock = self._standby
-                if lock is not None:
-                    _wake(lock)
+                _wake(self._standby or _nobody)
 
     def rest(self, completion: Completion, deadline: float | None = None) -> bool:
         """Like `wait`, but without polling: for a thread that leaves serving to others."""
@@ -298,7 +306,8 @@ class Progress:
         deadline: float | None,
         lock: Any,
         mine: Callable[[Task], bool] | None,
-    ) -> None:
+    ) -> Task | None:
+        """Poll, having the token, until done or past the deadline, or for a task that is `mine`."""
         poll = self._transport.poll
         misses = 0
         since = 0.0
@@ -309,20 +318,22 @@ class Progress:
                 task = self._receive(message)
                 if task is not None:
                     if mine is not None and mine(task):
-                        task()
-                    else:
-                        self.submit(task)
+                        return task
+                    self.submit(task)
                 misses = 0
                 since = 0.0
+                if self._polls >= self._look_by:
+                    now = self._look()
+                    if deadline is not None and now >= deadline:
+                        return None
                 continue
             misses += 1
             if misses % _POLLS_PER_LOOK:
                 _yield()
                 continue
-            now = time.monotonic()
-            self._tick(now)
+            now = self._look()
             if deadline is not None and now >= deadline:
-                return
+                return None
             if not since:
                 since = now
             silence = now - since
@@ -333,7 +344,15 @@ class Progress:
                 completion.park(lock, seconds)
                 misses = _POLLS_PER_LOOK - 1
             if self._stopping:
-                return
+                return None
+        return None
+
+    def _look(self) -> float:
+        """Have the layer above look at the clock; the time."""
+        self._look_by = self._polls + _POLLS_UNTIL_LOOK
+        now = time.monotonic()
+        self._tick(now)
+        return now
 
     # -- serving ---------------------------------------------------------------------------------
 
@@ -381,30 +400,31 @@ class Progress:
 
     def _ensure_standby(self) -> None:
         """See to it that somebody looks in while this thread executes something."""
-        # The time is stored before `_standby_asleep` is read; see `_stand_by`.
         self._executed_at = time.monotonic()
         if self._standby_asleep:
-            self._standby_asleep = False
-            _wake(self._standby or _nobody)
+            self._rouse_standby()
         elif not self._standby_role.locked():
             try:
                 _wake(self._spares.pop())
             except IndexError:
                 self._spawn()
 
+    def _rouse_standby(self) -> None:
+        self._standby_asleep = False
+        _wake(self._standby or _nobody)
+
     def _stand_by(self, lock: Any) -> int | None:
         """Sleep as the standby; what to compare the count of polls with."""
         looked_at = self._polls
         seconds = _STANDBY_INTERVAL
         self._standby = lock
-        if self._in_charge:
-            # The thread in charge stores the time before it reads `_standby_asleep`; this one sets
-            # that before it reads the time.  So one of them sees what the other does.
-            self._standby_asleep = True
-            if time.monotonic() - self._executed_at > _STANDBY_PATIENCE:
-                seconds = -1.0
-            else:
-                self._standby_asleep = False
+        # The thread in charge clears `_in_charge` before it reads `_standby_asleep`; this one sets
+        # that before it reads `_in_charge`.  So one of them sees what the other does.
+        self._standby_asleep = True
+        if self._in_charge and time.monotonic() - self._executed_at > _STANDBY_PATIENCE:
+            seconds = -1.0
+        else:
+            self._standby_asleep = False
         woken = bool(self._queue or self._stopping) or lock.acquire(timeout=seconds)
         self._standby = None
         self._standby_asleep = False
@@ -442,8 +462,11 @@ class Progress:
                 if message is not None:
                     misses = 0
                     last_message_at = 0.0
+                    if self._polls >= self._look_by:
+                        self._look()
                     task = self._receive(message)
                     if task is not None:
+                        self._in_charge = False
                         self._ensure_standby()
                         return task
                     continue
@@ -453,8 +476,7 @@ class Progress:
                 if misses % _POLLS_PER_LOOK:
                     _yield()
                     continue
-                now = time.monotonic()
-                self._tick(now)
+                now = self._look()
                 if not last_message_at:
                     last_message_at = now
                 seconds = self._pause(now - last_message_at)
@@ -477,6 +499,8 @@ class Progress:
             self._in_charge = False
             if have_token:
                 token.release()
+            if self._standby_asleep:
+                self._rouse_standby()
             if self._waiting:
                 self._wake_waiting()
 

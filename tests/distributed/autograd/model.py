@@ -33,7 +33,7 @@ class ModelWorker:
         over: Passes started here that have ended.
         sent: What was sent, by kind and pass.
         begun: Who was told that a pass has begun.
-        history: What has happened here, in order; equal histories lead to equal states.
+        taken: The parcels that have come, as `shape` tells them apart.
     """
 
     def __init__(self, world: World, rank: int) -> None:
@@ -49,7 +49,7 @@ class ModelWorker:
         self.over: set[int] = set()
         self.sent: Counter[tuple[str, int]] = Counter()
         self.begun: Counter[tuple[int, int]] = Counter()
-        self.history: list[Any] = []
+        self.taken: set[Any] = set()
 
     def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
         self.known.add(to)
@@ -61,7 +61,7 @@ class ModelWorker:
 
     def receive(self, source: int, parcel: Any) -> Callable[[], None] | None:
         kind, first, second = parcel
-        self.history.append((source, kind, first, _shape(second)))
+        self.taken.add((source, shape(parcel)))
         if kind == "message":
             return self._receive_message(source, first, *second)
         if kind == "answers":
@@ -181,9 +181,10 @@ class ModelWorker:
         assert not missing
 
 
-def _shape(content: Any) -> Any:
-    """What of a parcel's content decides over what comes next: not the gradients themselves."""
-    if isinstance(content, tuple) and isinstance(content[1], list):
+def shape(parcel: Any) -> Any:
+    """What of a parcel decides over what comes next: all but the gradients themselves."""
+    kind, pass_id, content = parcel
+    if kind == "answers":
         retain_graph, answers = content
-        return retain_graph, tuple([(number, grads is None) for number, grads in answers])
-    return content
+        content = retain_graph, tuple([(number, grads is None) for number, grads in answers])
+    return kind, pass_id, content

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import tensorplay as tp
-from distributed.autograd.model import ModelWorker
+from distributed.autograd.model import ModelWorker, shape
 from distributed.autograd.simulator import RandomProgram, Value, World
 from tensorplay.autograd.graph import Node
 from tensorplay.distributed.autograd.backward_pass import (
@@ -231,6 +232,18 @@ class Eager(World):
             self.tasks[to].popleft()()
 
 
+def state_of(world: World) -> Any:
+    """What has come to each worker, and what is on its way.
+
+    In which order it came need not be known: all that could depend on it was sent on, and so is to
+    be found elsewhere.
+    """
+    return (
+        tuple([frozenset(worker.taken) for worker in world.workers]),  # type: ignore[attr-defined]
+        tuple([tuple(map(shape, parcels)) for parcels in world.lanes.values()]),
+    )
+
+
 def check_all_orders(program: Program) -> int:
     """Run a program with every order of delivery; how many of them led to an end of their own."""
     seen: set[Any] = set()
@@ -239,9 +252,8 @@ def check_all_orders(program: Program) -> int:
     while stack:
         run = Run(stack.pop(), seen)
         world = Eager(3, run.choose, ModelWorker)
-        workers: list[ModelWorker] = world.workers  # type: ignore[assignment]
         roots = program.write(world)
-        run.state = lambda workers=workers: tuple([tuple(worker.history) for worker in workers])
+        run.state = partial(state_of, world)
         try:
             world.backward(0, roots)
             world.drain()

@@ -130,6 +130,13 @@ def asleep(worker: Worker) -> None:
     time.sleep(0.05)
 
 
+@pytest.fixture(autouse=True)
+def no_second_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that nobody wakes though somebody should, sleeps on: too long for its test."""
+    monkeypatch.setattr(progress_module, "_PARK_LIMIT", 10 * LIMIT)
+    monkeypatch.setattr(progress_module, "_SPARE_PATIENCE", 10 * LIMIT)
+
+
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     worker = Worker()
@@ -462,7 +469,10 @@ def test_polling_goes_on_when_a_waiting_thread_has_passed_on_blocking_requests(
         assert served.wait(LIMIT)
 
 
-def test_threads_beyond_the_spare_ones_end(serving: Worker) -> None:
+def test_threads_beyond_the_spare_ones_end(
+    serving: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_SPARE_PATIENCE", 0.01)
     serving.busy_once(50)
     eventually(lambda: serving.progress.thread_count <= 6)
 
@@ -597,9 +607,9 @@ def test_idle_worker_sleeps_but_for_the_polling_thread(
     sleepers: list[threading.Thread] = []
     stand_by = Progress._stand_by
 
-    def counted(self: Progress, *arguments: object) -> float:
+    def counted(self: Progress, lock: object) -> int | None:
         sleepers.append(threading.current_thread())
-        return stand_by(self, *arguments)  # type: ignore[arg-type]
+        return stand_by(self, lock)
 
     monkeypatch.setattr(Progress, "_stand_by", counted)
     time.sleep(SECONDS)
@@ -670,10 +680,8 @@ class Peer:
 
 @pytest.mark.parametrize("callers", [(1, 0), (1, 1), (3, 2)])
 def test_no_wake_up_is_lost_between_workers(
-    callers: tuple[int, int], fast_switching: None, monkeypatch: pytest.MonkeyPatch
+    callers: tuple[int, int], fast_switching: None
 ) -> None:
-    # A parked thread that is not woken stays so.
-    monkeypatch.setattr(progress_module, "_PARK_LIMIT", 10 * LIMIT)
     world = LoopbackWorld(2)
     peers = [Peer(world, rank) for rank in range(2)]
     for peer in peers:
