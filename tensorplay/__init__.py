@@ -14,9 +14,9 @@ import builtins
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# The methods of `Tensor` are there from the first import on.
-import tensorplay.ops
+# Importing the operations makes them methods of `Tensor`.
 from tensorplay import autograd
+from tensorplay import ops as ops
 from tensorplay.autograd.grad_mode import (
     enable_grad,
     is_grad_enabled,
@@ -24,18 +24,18 @@ from tensorplay.autograd.grad_mode import (
     set_grad_enabled,
 )
 from tensorplay.dtypes import (
-    bool,
+    bool as bool,
+)
+from tensorplay.dtypes import (
     complex64,
     complex128,
     double,
     dtype,
-    float,
     float16,
     float32,
     float64,
     get_default_dtype,
     half,
-    int,
     int8,
     int16,
     int32,
@@ -46,11 +46,18 @@ from tensorplay.dtypes import (
     short,
     uint8,
 )
+from tensorplay.dtypes import (
+    float as float,
+)
+from tensorplay.dtypes import (
+    int as int,
+)
 from tensorplay.ops.arithmetic import add, div, mul, sub
 from tensorplay.ops.comparison import (
-    all,
+    all as all,
+)
+from tensorplay.ops.comparison import (
     allclose,
-    any,
     eq,
     equal,
     ge,
@@ -64,6 +71,9 @@ from tensorplay.ops.comparison import (
     lt,
     ne,
     nonzero,
+)
+from tensorplay.ops.comparison import (
+    any as any,
 )
 from tensorplay.ops.creation import (
     arange,
@@ -81,12 +91,16 @@ from tensorplay.ops.creation import (
     zeros,
     zeros_like,
 )
-from tensorplay.ops.extrema import amax, amin, argmax, argmin, max, min
+from tensorplay.ops.extrema import amax, amin, argmax, argmin
+from tensorplay.ops.extrema import max as max
+from tensorplay.ops.extrema import min as min
 from tensorplay.ops.gathering import gather, index_select
 from tensorplay.ops.joining import cat, chunk, split, stack, unbind
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
 from tensorplay.ops.pointwise import (
-    abs,
+    abs as abs,
+)
+from tensorplay.ops.pointwise import (
     cos,
     exp,
     log,
@@ -100,8 +114,9 @@ from tensorplay.ops.pointwise import (
     square,
     tanh,
 )
-from tensorplay.ops.power import pow
-from tensorplay.ops.reduction import mean, std, sum, var
+from tensorplay.ops.power import pow as pow
+from tensorplay.ops.reduction import mean, std, var
+from tensorplay.ops.reduction import sum as sum
 from tensorplay.ops.selection import clamp, maximum, minimum, where
 from tensorplay.ops.shape import (
     broadcast_to,

@@ -28,6 +28,17 @@ complex128 = np.dtype(np.complex128)
 
 _default = float32
 
+# For each kind and size the one object that stands for it here.  NumPy may use several (`long` and
+# `long long`, or a type that was unpickled); operations compare types by identity, which is quick.
+_CANONICAL: dict[Any, np.dtype[Any]] = {
+    (d.kind, d.itemsize): d
+    for d in [
+        *(float16, float32, float64, complex64, complex128, bool),
+        *(int8, int16, int32, int64),
+        *(uint8, np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64)),
+    ]
+}
+
 #: Order of the categories in promotion; anything else (strings, objects, dates) has none.
 CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
@@ -62,10 +73,30 @@ def as_dtype(d: Any) -> dtype:
             return int64
         if d.__name__ == "complex":
             return complex_like(_default)
-    found = np.dtype(d)
-    if found.kind not in CATEGORY:
-        raise TypeError(f"tensors cannot hold elements of type {found}")
-    return found
+    return canonical(np.dtype(d))
+
+
+def canonical(d: dtype) -> dtype:
+    """The object that stands for a type here; of native byte order.
+
+    Raises:
+        TypeError: Tensors cannot hold elements of that type.
+    """
+    if d.kind not in CATEGORY or (d.kind, d.itemsize) not in _CANONICAL:
+        raise TypeError(f"tensors cannot hold elements of type {d}")
+    return _CANONICAL[d.kind, d.itemsize]
+
+
+def normalised(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with its canonical type: itself or a view if possible, else a copy.
+
+    To be used on arrays from outside, such as unpickled ones.
+    """
+    own = array.dtype
+    target = canonical(own)
+    if own is target:
+        return array
+    return array.view(target) if own == target else array.astype(target)
 
 
 def complex_like(d: dtype) -> dtype:
@@ -100,7 +131,7 @@ def result_type(
             result = complex_like(result) if own.kind == "c" and result.kind == "f" else own
     if result is None:
         raise ValueError("no operands")
-    return result
+    return canonical(result)
 
 
 def promote_types(a: Any, b: Any) -> dtype:
@@ -108,8 +139,10 @@ def promote_types(a: Any, b: Any) -> dtype:
     a, b = as_dtype(a), as_dtype(b)
     first, second = CATEGORY[a.kind], CATEGORY[b.kind]
     if first != second and max(first, second) >= 2:
+        wide: dtype
+        narrow: dtype
         wide, narrow = (a, b) if first > second else (b, a)
         if wide.kind == "c" and narrow == float64:
             return complex128
         return wide
-    return np.promote_types(a, b)
+    return canonical(np.promote_types(a, b))

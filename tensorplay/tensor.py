@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tensorplay import dtypes
+
 if TYPE_CHECKING:
     from tensorplay.autograd.graph import Node
     from tensorplay.ops.surface import Surface
@@ -62,7 +64,8 @@ class Tensor(Surface):
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of each dimension."""
-        return self._array.shape
+        shape: tuple[int, ...] = self._array.shape
+        return shape
 
     @property
     def ndim(self) -> int:
@@ -72,7 +75,8 @@ class Tensor(Surface):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        return self._array.dtype
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
 
     @property
     def device(self) -> str:
@@ -131,8 +135,7 @@ class Tensor(Surface):
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(
-                    "assigned grad expected to be a Tensor or None but got "
-                    f"{type(value).__name__}"
+                    f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
                 )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
@@ -147,7 +150,6 @@ class Tensor(Surface):
                     f"{self._array.dtype}"
                 )
         self._grad = value
-
 
     @property
     def data(self) -> Tensor:
@@ -188,7 +190,7 @@ class Tensor(Surface):
 def rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
     """A leaf of the given class on `array`, as unpickling and copying need it."""
     tensor: Tensor = _new(kind)
-    tensor._array = array
+    tensor._array = dtypes.normalised(array)
     tensor._node = None
     tensor._requires_grad = requires_grad
     tensor._grad = None

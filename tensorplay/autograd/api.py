@@ -94,7 +94,7 @@ def grad(
     (tensor(18.),)
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True")
+        raise ValueError("materialize_grads=True needs allow_unused to be True or not given")
     roots = _roots(outputs, grad_outputs, create_graph)
     targets = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for target in targets:

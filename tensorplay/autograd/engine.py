@@ -166,7 +166,7 @@ class GraphTask:
             answers: Any = None
             if captures is not None and node in captures:
                 captures[node] = grad
-                finished = not any([edge in pending for edge in node.edges])
+                finished = not any(edge in pending for edge in node.edges)
             else:
                 finished = False
             if finished:

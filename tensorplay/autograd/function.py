@@ -100,7 +100,7 @@ class FunctionNode(MultiOutputNode):
         return self.living[index]() or OutputOf(self, index)
 
     def rule(self, grads: Any, *_saved: Any) -> list[Any]:
-        recorded = any([isinstance(grad, Tensor) for grad in grads])
+        recorded = any(isinstance(grad, Tensor) for grad in grads)
         shown = []
         for grad, (shape, dtype) in zip(grads, self.output_types, strict=True):
             if grad is None:
@@ -114,7 +114,7 @@ class FunctionNode(MultiOutputNode):
         if not isinstance(answers, tuple):
             answers = tuple(answers) if isinstance(answers, list) else (answers,)
         expected = len(self.input_types)
-        if len(answers) < expected or any([one is not None for one in answers[expected:]]):
+        if len(answers) < expected or any(one is not None for one in answers[expected:]):
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected "
                 f"{expected}, got {len(answers)})"
@@ -141,7 +141,7 @@ class FunctionNode(MultiOutputNode):
         have = tensor._array.shape
         extra = len(have) - len(shape)
         padded = (1,) * extra + shape
-        if extra < 0 or any([a not in (1, b) for a, b in zip(padded, have, strict=True)]):
+        if extra < 0 or any(a not in (1, b) for a, b in zip(padded, have, strict=True)):
             raise RuntimeError(
                 f"Function {self.name()} returned an invalid gradient at index {i} - got "
                 f"{list(have)} but expected shape compatible with {list(shape)}"
@@ -297,7 +297,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             return answers
         edges = tuple([_edge(grad) for grad in grads if isinstance(grad, Tensor)])
         edges += tuple([_edge(one) for one in ctx.saved_tensors if one is not None])
-        if all([edge is None for edge in edges]):
+        if all(edge is None for edge in edges):
             return answers
         several = isinstance(answers, tuple)
         marked = tuple(

@@ -89,9 +89,7 @@ def gradgradcheck(
     ]
     if grad_outputs is None:
         drawn = np.random.default_rng(0)
-        starts = [
-            _leaf(drawn.standard_normal(out._array.shape)) for out in _outputs(func, given)
-        ]
+        starts = [_leaf(drawn.standard_normal(out._array.shape)) for out in _outputs(func, given)]
     else:
         starts = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     count = len(given)

@@ -96,7 +96,7 @@ class BareNode(Node):
     """A node that is made without its attributes: hot operations set them one by one."""
 
     __slots__ = ()
-    __init__ = object.__init__  # type: ignore[assignment]  # takes no arguments
+    __init__ = object.__init__
 
 
 class OutputOf(Node):

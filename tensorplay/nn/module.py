@@ -208,9 +208,7 @@ class Module:
         """The parameters of this module and, unless told otherwise, of all within it."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """The buffers, each once, with their dotted names."""
         return self._named("_buffers", prefix, recurse)
 

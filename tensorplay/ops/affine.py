@@ -72,4 +72,5 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     # Each factor is saved only if the other's gradient is wanted.
     keep_x, keep_w = edges[1] is not None, edges[0] is not None
     versions = ((input._version,) if keep_x else ()) + ((weight._version,) if keep_w else ())
-    return wrap(out, AddmmBackward0(edges, (x if keep_x else None, w if keep_w else None), versions))
+    saved = (x if keep_x else None, w if keep_w else None)
+    return wrap(out, AddmmBackward0(edges, saved, versions))

@@ -13,9 +13,10 @@ then makes the nodes of all the base's living views anew.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Optional, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,10 @@ from tensorplay.tensor import Tensor, wrap
 #: One operation that makes a view of its argument.
 Step = Callable[[Tensor], Tensor]
 #: The operations that lead from a base to a view, linked from the last to the first.
-Steps: TypeAlias = "tuple[Optional[Steps], Step]"
+Steps: TypeAlias = "tuple[Steps | None, Step]"
+
+
+_forgetting = threading.Lock()
 
 
 class Views(list["weakref.ref[Tensor]"]):
@@ -42,9 +46,12 @@ class Views(list["weakref.ref[Tensor]"]):
         self.limit = 16
 
     def add(self, view: Tensor) -> None:
-        if len(self) >= self.limit:
-            self[:] = [ref for ref in self if ref() is not None]
+        size = len(self)
+        if size >= self.limit and _forgetting.acquire(blocking=False):
+            # Other threads may append meanwhile, behind these.
+            self[:size] = [ref for ref in self[:size] if ref() is not None]
             self.limit = 2 * len(self) + 16
+            _forgetting.release()
         self.append(weakref.ref(view))
 
     def living(self) -> list[Tensor]:
@@ -144,7 +151,7 @@ def is_recorded(target: Tensor, *sources: Tensor) -> bool:
     """Whether a write of the sources into `target` changes the graph."""
     if not grad_mode.enabled:
         return False
-    if target._requires_grad or any([source._requires_grad for source in sources]):
+    if target._requires_grad or any(source._requires_grad for source in sources):
         return True
     found = _base_of(target)
     return found is not None and found[0]._requires_grad

@@ -202,21 +202,25 @@ mul_operator = _product_operator(np.multiply, MulBackward0, keeps_right=False, d
 div_operator = _product_operator(np.divide, DivBackward0, keeps_right=True, divide=True)
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``; shapes broadcast."""
-    return input + (other if alpha == 1 else other * alpha)
+    result: Tensor = input + (other if alpha == 1 else other * alpha)
+    return result
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``; shapes broadcast."""
-    return input - (other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]  # `input` may be a number
+    result: Tensor = input - (other if alpha == 1 else other * alpha)
+    return result
 
 
-def mul(input: Any, other: Any) -> Tensor:
+def mul(input: Tensor, other: Any) -> Tensor:
     """``input * other``; shapes broadcast."""
-    return input * other  # type: ignore[no-any-return]  # `input` may be a number
+    result: Tensor = input * other
+    return result
 
 
-def div(input: Any, other: Any) -> Tensor:
+def div(input: Tensor, other: Any) -> Tensor:
     """``input / other``; shapes broadcast, and integers give floating-point numbers."""
-    return input / other  # type: ignore[no-any-return]  # `input` may be a number
+    result: Tensor = input / other
+    return result

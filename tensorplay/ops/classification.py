@@ -25,14 +25,12 @@ class NllLossBackward0(Node):
 
     __slots__ = ()
 
-    def rule(
-        self, grad: Any, index: Any, weights: Any, shape: tuple[int, ...]
-    ) -> tuple[Any, ...]:
+    def rule(self, grad: Any, index: Any, weights: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         return (scatter(grad * weights, index, shape, repeated=False),)
 
 
 class CrossEntropyLossBackward0(Node):
-    """``-sum(goal * log_softmax(x))`` for each row; the goal contains what the reduction divides by.
+    """``-sum(goal * log_softmax(x))`` for each row; a reduction to the mean is in the goal.
 
     The goal of a row is ``weights`` at the row's class, plus a `spread` row that is the same for
     all rows but for the factor that the row has in `share` (label smoothing); None where there is

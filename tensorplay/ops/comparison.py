@@ -10,7 +10,6 @@ from tensorplay.ops.recording import common, common_tensors
 from tensorplay.ops.reduction import Dim, axes_of
 from tensorplay.tensor import Tensor, wrap
 
-
 _all: Any = np.logical_and.reduce
 _any: Any = np.logical_or.reduce
 

@@ -46,7 +46,8 @@ def _array_of(data: Any, dtype: Any) -> Any:
             array = array.astype(dtypes.complex_like(dtypes.get_default_dtype()))
         elif not array.size:
             array = array.astype(dtypes.get_default_dtype())
-    return array.astype(dtypes.as_dtype(array.dtype if dtype is None else dtype), copy=False)
+    array = dtypes.normalised(array)
+    return array if dtype is None else array.astype(dtypes.as_dtype(dtype), copy=False)
 
 
 def _numpy_typed(data: Any) -> bool:
@@ -87,8 +88,12 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the array's memory: what is written through one is seen through the other."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    dtypes.as_dtype(array.dtype)
-    return wrap(array)
+    if not array.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order: convert it with "
+            "array.astype(array.dtype.newbyteorder('='))"
+        )
+    return wrap(dtypes.normalised(array))
 
 
 def check_device(device: Any) -> None:
@@ -165,7 +170,7 @@ def arange(
     if end is None:
         start, end = 0, start
     if dtype is None:
-        whole = all([hasattr(number, "__index__") for number in (start, end, step)])
+        whole = all(hasattr(number, "__index__") for number in (start, end, step))
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
     return finished(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), requires_grad)
 
@@ -178,9 +183,7 @@ def linspace(
     return finished(np.linspace(start, end, steps).astype(dtype), requires_grad)
 
 
-def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False
-) -> Tensor:
+def eye(n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """The identity matrix, ``n x n`` or ``n x m``."""
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return finished(np.eye(n, m, dtype=dtype), requires_grad)

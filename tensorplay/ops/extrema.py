@@ -122,9 +122,7 @@ def amin(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     return _shared(np.minimum, AminBackward0, input, dim, keepdim)
 
 
-def _shared(
-    ufunc: Any, node_class: type[Node], input: Tensor, dim: Dim, keepdim: bool
-) -> Tensor:
+def _shared(ufunc: Any, node_class: type[Node], input: Tensor, dim: Dim, keepdim: bool) -> Tensor:
     x = input._array
     axes = axes_of(dim, x.ndim) if x.ndim else ()
     _check_not_empty(x, axes)

@@ -24,13 +24,9 @@ class GatherBackward0(Node):
 
 def index_along(indices: np.ndarray[Any, Any], axis: int) -> tuple[Any, ...]:
     """The NumPy index that takes, at each place, the element that `indices` names along `axis`."""
-    ndim = indices.ndim
-    return tuple(
-        [
-            indices if i == axis else np.arange(size).reshape([-1 if j == i else 1 for j in range(ndim)])
-            for i, size in enumerate(indices.shape)
-        ]
-    )
+    grid: list[Any] = list(np.ogrid[tuple([slice(size) for size in indices.shape])])
+    grid[axis] = indices
+    return tuple(grid)
 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:

@@ -67,8 +67,7 @@ def _as_numpy(part: Any) -> Any:
         part = part._array
         if part.dtype.kind not in "biu":
             raise IndexError(
-                "tensors used as indices must be long, int, byte or bool tensors, not "
-                f"{part.dtype}"
+                f"tensors used as indices must be long, int, byte or bool tensors, not {part.dtype}"
             )
         return part
     if isinstance(part, (list, range)):
@@ -86,8 +85,10 @@ def index_of(index: Any) -> tuple[tuple[Any, ...], bool]:
             part = _as_numpy(part)
             if isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype.kind in "iu":
                 part = int(part)
-            elif not isinstance(part, bool) and hasattr(part, "__index__") and not isinstance(
-                part, np.ndarray
+            elif (
+                not isinstance(part, bool)
+                and hasattr(part, "__index__")
+                and not isinstance(part, np.ndarray)
             ):
                 part = part.__index__()
             else:

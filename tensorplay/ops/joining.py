@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,8 +70,9 @@ def _without_gaps(grads: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
 
 
 def _joined(of_arrays: Any, of_tensors: Any, parts: list[Any], axis: int) -> Any:
-    if any([isinstance(part, Tensor) for part in parts]):
-        return of_tensors([part if isinstance(part, Tensor) else wrap(part) for part in parts], axis)
+    if any(isinstance(part, Tensor) for part in parts):
+        parts = [part if isinstance(part, Tensor) else wrap(part) for part in parts]
+        return of_tensors(parts, axis)
     return of_arrays(parts, axis)
 
 
@@ -106,7 +108,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     try:
         out = np.concatenate([one._array for one in parts], axis)
     except ValueError as error:
-        raise RuntimeError(f"cat(): sizes of tensors must match except in dim {axis}: {error}") from None
+        raise RuntimeError(
+            f"cat(): sizes of tensors must match except in dim {axis}: {error}"
+        ) from None
     if not wanted(*parts):
         return wrap(out)
     edges = tuple([edge_of(one) for one in parts])
@@ -121,7 +125,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -
         out = np.stack([one._array for one in parts], axis)
     except ValueError:
         shapes = [one._array.shape for one in parts]
-        raise RuntimeError(f"stack expects each tensor to be equal size, but got {shapes}") from None
+        raise RuntimeError(
+            f"stack expects each tensor to be equal size, but got {shapes}"
+        ) from None
     if not wanted(*parts):
         return wrap(out)
     return wrap(out, StackBackward0(tuple([edge_of(one) for one in parts]), (axis,)))
@@ -160,7 +166,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         sections = list(split_size_or_sections)
         if sum(sections) != length:
             raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {length}, but got {sections}"
+                f"split_with_sizes expects split_sizes to sum exactly to {length}, but got "
+                f"{sections}"
             )
     else:
         size = int(split_size_or_sections)
@@ -169,7 +176,7 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         sections = [min(size, length - i) for i in range(0, length, size or 1)] or [0]
     bounds = np.cumsum([0, *sections]).tolist()
     front = (slice(None),) * axis
-    arrays = [x[(*front, slice(a, b))] for a, b in zip(bounds, bounds[1:], strict=False)]
+    arrays = [x[(*front, slice(a, b))] for a, b in itertools.pairwise(bounds)]
     node = None
     if wanted(input):
         shapes = tuple([array.shape for array in arrays])
@@ -193,7 +200,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = axis_of(dim, x.ndim)
     front = (slice(None),) * axis
-    arrays: list[Any] = [x[(*front, i, ...)] for i in range(x.shape[axis])]  # type: ignore[index]  # a slice, an integer and an ellipsis are one
+    places: list[Any] = [(*front, i, ...) for i in range(x.shape[axis])]
+    arrays = [x[place] for place in places]
     node = None
     if arrays and wanted(input):
         node = UnbindBackward0((edge_of(input),), (axis, arrays[0].shape))

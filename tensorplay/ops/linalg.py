@@ -12,7 +12,6 @@ from tensorplay.ops import dual
 from tensorplay.ops.comparison import ne
 from tensorplay.ops.extrema import amax, amin
 from tensorplay.ops.pointwise import abs
-from tensorplay.ops.power import pow
 from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
 from tensorplay.ops.reduction import Dim, axes_of, kept_shape
 from tensorplay.ops.shape import reshape
@@ -88,7 +87,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     x, y = input._array, as_operand(other, "other")._array
     if x.dtype != y.dtype:
-        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {y.dtype}")
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {y.dtype}"
+        )
     dims = (x.ndim, y.ndim)
     try:
         if dims == (2, 2):
@@ -173,7 +174,7 @@ def norm(
         return cast(ne(input, 0), input._array.dtype).sum(dim, keepdim)
     if p == 1:
         return size.sum(dim, keepdim)
-    return pow(pow(size, p).sum(dim, keepdim), 1.0 / p)
+    return size.pow(p).sum(dim, keepdim).pow(1.0 / p)
 
 
 class NormBackward0(Node):

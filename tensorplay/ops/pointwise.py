@@ -178,9 +178,7 @@ sin = _unary(np.sin, SinBackward0, "The sine of each element.")
 cos = _unary(np.cos, CosBackward0, "The cosine of each element.")
 tanh = _unary(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
 sigmoid = _unary(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
-relu = _unary(
-    _relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False
-)
+relu = _unary(_relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False)
 
 
 def square(input: Tensor) -> Tensor:

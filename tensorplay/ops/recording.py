@@ -17,8 +17,9 @@ def edge_of(tensor: Tensor) -> Node | Tensor | None:
     """Where a gradient for `tensor` goes."""
     if not tensor._requires_grad:
         return None
-    # Not `_node or tensor`-safe the other way round: a tensor's truth is that of its value.
-    return tensor._node or tensor
+    # Never with the tensor first: its truth is that of its value.
+    edge: Node | Tensor = tensor._node or tensor
+    return edge
 
 
 def wanted(*inputs: Tensor) -> bool:
@@ -43,17 +44,19 @@ def cast(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
     array = tensor._array
     if array.dtype is dtype:
         return tensor
-    out = array.astype(dtype)
-    if not wanted(tensor):
-        return wrap(out)
-    if dtype.kind == "c":
+    edge = edge_of(tensor) if wanted(tensor) else None
+    if edge is not None and dtype.kind == "c":
         raise RuntimeError(
             "differentiation with respect to complex tensors is not supported: detach the real "
             "tensor that is to be combined with a complex one"
         )
-    if dtype.kind != "f":
-        return wrap(out)
-    return wrap(out, ToCopyBackward0((edge_of(tensor),), (array.dtype,)))
+    node = None if edge is None or dtype.kind != "f" else ToCopyBackward0((edge,), (array.dtype,))
+    if array.dtype == dtype:
+        # Another object for the same type: the result is on the same memory.
+        same = wrap(array.view(dtype), node)
+        same._version = tensor._version
+        return same
+    return wrap(array.astype(dtype), node)
 
 
 def floating(tensor: Tensor) -> Tensor:
@@ -136,7 +139,7 @@ def stretch(
     """The edge for an operand of `shape` that takes part in an operation as if it had `to`."""
     if edge is None or shape == to:
         return edge
-    node = StretchBackward0()  # type: ignore[call-arg]  # a BareNode takes no arguments
+    node: Node = StretchBackward0()
     node.edges = (edge,)
     node.saved = (shape,)
     node.versions = ()
@@ -145,8 +148,6 @@ def stretch(
     return node
 
 
-def stretched_edges(
-    to: tuple[int, ...], *operands: Tensor
-) -> tuple[Node | Tensor | None, ...]:
+def stretched_edges(to: tuple[int, ...], *operands: Tensor) -> tuple[Node | Tensor | None, ...]:
     """The edges for operands that broadcasting brings to the shape `to`."""
     return tuple([stretch(edge_of(one), one._array.shape, to) for one in operands])

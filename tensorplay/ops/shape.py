@@ -123,7 +123,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     merged = 1
     for size in shape[start : end + 1]:
         merged *= size
-    return reshape(input, shape[:start] + (merged,) + shape[end + 1 :])
+    return reshape(input, (*shape[:start], merged, *shape[end + 1 :]))
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -188,7 +188,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     x = input._array
     axis = axis_of(dim, x.ndim + 1)
     node = UnsqueezeBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
-    shape = x.shape[:axis] + (1,) + x.shape[axis:]
+    shape = (*x.shape[:axis], 1, *x.shape[axis:])
     return view(input, x.reshape(shape), node, lambda base: unsqueeze(base, dim))
 
 

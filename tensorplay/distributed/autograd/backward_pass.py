@@ -131,8 +131,8 @@ class BackwardPass:
             if recv not in task.pending:
                 self._answer(recv, None)
 
-    def heard(self, rank: int) -> None:
-        """That worker takes part already, so it need not be told."""
+    def heard_from(self, rank: int) -> None:
+        """That worker has joined the pass: it need not be told."""
         self._told.add(rank)
 
     def answer(self, answers: Iterable[Answer]) -> None:

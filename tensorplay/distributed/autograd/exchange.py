@@ -90,7 +90,9 @@ class Exchange:
             started = self._started[pass_id] = _Started(self._rank)
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                runner, begin = self._join(context, pass_id, retain_graph, roots)
+                runner, begin = self._take_part(
+                    context, pass_id, retain_graph, self._rank, (), roots
+                )
                 assert runner is not None
                 assert begin is not None
                 begin()
@@ -121,22 +123,26 @@ class Exchange:
 
     # -- taking part -----------------------------------------------------------------------------
 
-    def _join(
+    def _take_part(
         self,
         context: DistAutogradContext,
         pass_id: int,
         retain_graph: bool,
+        source: int,
+        answers: Sequence[Answer],
         roots: Sequence[tuple[Any, Any]] = (),
     ) -> tuple[PassRunner | None, Task | None]:
-        """This worker's runner for a pass, joined on first sight; and the task to begin with.
+        """Take what a message of a pass brings; this worker joins the pass on first sight.
 
-        The runner is None if the pass is over here.
+        Returns the runner, None if the pass is over here, and what has to be run now, if anything.
         """
         starter = pass_id >> RANK_SHIFT
         with context.lock:
             latest, runner = context.passes.get(starter, (-1, None))
             if latest >= pass_id:
-                return (runner if latest == pass_id else None), None
+                if latest > pass_id or runner is None or not answers:
+                    return None, None
+                return runner, runner.post(partial(_answer, source=source, answers=answers))
             # What is recorded from here on belongs to later passes.
             backward_pass = BackwardPass(
                 self._rank,
@@ -147,6 +153,7 @@ class Exchange:
                 partial(self._carry_out, context, pass_id, retain_graph),
                 retain_graph=retain_graph,
             )
+            backward_pass.heard_from(starter)
             runner = PassRunner(
                 backward_pass,
                 partial(self._fail, context, pass_id),
@@ -154,8 +161,9 @@ class Exchange:
             )
             context.passes[starter] = (pass_id, runner)
             early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
-            # Under the lock: no answer may get into the mailbox before this.
-            return runner, runner.post(partial(_join, roots=roots, early=early))
+            # Together: who is answered in consequence need not be told that the pass has begun.
+            event = partial(_join, roots=roots, source=source, answers=[*early, *answers])
+            return runner, runner.post(event)
 
     def _carry_out(
         self,
@@ -261,10 +269,8 @@ class Exchange:
             answer.context = message.context
             self._agent.send(answer)
             return None
-        runner, task = self._join(context, pass_id, retain_graph)
-        if runner is None or not answers:
-            return task
-        return runner.post(partial(_answer, answers=answers)) or task
+        _, task = self._take_part(context, pass_id, retain_graph, message.peer, answers)
+        return task
 
     def _on_late(self, message: Message) -> Task | None:
         (pass_ids, message_id), _ = unpack(message.body, message.buffers)
@@ -290,7 +296,7 @@ class Exchange:
                 return None
         if latest > pass_id or runner is None:
             return None
-        return runner.post(partial(_answer, answers=[(message_id, None)]))
+        return runner.post(partial(_late_answer, message_id=message_id))
 
     def answer_late(
         self, context: DistAutogradContext, peer: int, message_id: int, pass_ids: list[int]
@@ -332,8 +338,11 @@ class Exchange:
 
     # -- release ---------------------------------------------------------------------------------
 
-    def release(self, context_id: int) -> None:
-        """Forget a context here, and everywhere by way of those that this worker knows."""
+    def release(self, context_id: int, source: int | None = None) -> None:
+        """Forget a context here, and everywhere by way of those that this worker knows.
+
+        `source` is the worker that said so; it has forgotten the context already.
+        """
         context = self._container.release(context_id)
         if context is None:
             return
@@ -351,22 +360,30 @@ class Exchange:
                     f"autograd context {context_id} was released while a backward pass was running"
                 ),
             )
-        for rank in known - {self._rank}:
+        for rank in known - {self._rank, source}:
             self._send(RELEASE, rank, context, None)
 
     def _on_release(self, message: Message) -> None:
-        self.release(message.context)
+        self.release(message.context, message.peer)
 
 
 def _join(
-    backward_pass: BackwardPass, roots: Sequence[tuple[Any, Any]], early: Sequence[Answer]
+    backward_pass: BackwardPass,
+    roots: Sequence[tuple[Any, Any]],
+    source: int,
+    answers: Sequence[Answer],
 ) -> None:
     backward_pass.join(roots)
-    backward_pass.answer(early)
+    _answer(backward_pass, source, answers)
 
 
-def _answer(backward_pass: BackwardPass, answers: Sequence[Answer]) -> None:
+def _answer(backward_pass: BackwardPass, source: int, answers: Sequence[Answer]) -> None:
+    backward_pass.heard_from(source)
     backward_pass.answer(answers)
+
+
+def _late_answer(backward_pass: BackwardPass, message_id: int) -> None:
+    backward_pass.answer([(message_id, None)])
 
 
 def _raise(failure: Failure) -> Any:

@@ -62,9 +62,11 @@ class PassRunner:
                 if not self._mailbox or self._over:
                     self._scheduled = False
                     return
-                event = self._mailbox.popleft()
+                events = tuple(self._mailbox)
+                self._mailbox.clear()
             try:
-                event(self._pass)
+                for event in events:
+                    event(self._pass)
                 self._pass.advance()
             except BaseException as error:
                 self.stop()

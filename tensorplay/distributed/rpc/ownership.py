@@ -3,11 +3,12 @@
 A value starts with the whole weight 1, held by the reference that created it.  Copying a reference
 splits its weight in two halves, one for the copy.  Dropping a reference sends its weight home to
 the owner.  When all of the weight is home, nobody can hold a reference any more, and the owner
-frees the value.
+frees the value, as soon as it has been made.
 
 A weight is 2 to the power of minus its *exponent*, and splitting adds one to that: it never runs
 out.  Copying sends no message to the owner, and no order in which drops, copies and the creation
-arrive can free a value too early: the weights out there and those at home always add up to 1.
+arrive can free a value too early, or keep it: the weights out there and those at home always add
+up to 1.
 
 Pure: no messages, no threads.  The caller serialises access to an `Owner`.
 """
@@ -28,13 +29,18 @@ class RRefId(NamedTuple):
 
 
 class _Weight:
-    """What has come home of one value: ``numerator`` times 2 to the power of minus ``exponent``."""
+    """What has come home of one value: ``numerator`` times 2 to the power of minus ``exponent``.
 
-    __slots__ = ("exponent", "numerator")
+    Attributes:
+        made: The value has been made, or the call that was to make it has failed.
+    """
+
+    __slots__ = ("exponent", "made", "numerator")
 
     def __init__(self) -> None:
         self.numerator = 0
         self.exponent = 0
+        self.made = False
 
     def add(self, exponent: int) -> None:
         if exponent > self.exponent:
@@ -70,11 +76,21 @@ class Owner:
         if rref_id not in self._home:
             self._home[rref_id] = _Weight()
 
+    def made(self, rref_id: RRefId) -> bool:
+        """A value has been made; whether it is free already."""
+        self.know(rref_id)
+        self._home[rref_id].made = True
+        return self._is_free(rref_id)
+
     def give_back(self, rref_id: RRefId, exponent: int) -> bool:
         """A reference has been dropped; whether the value is free now."""
         self.know(rref_id)
+        self._home[rref_id].add(exponent)
+        return self._is_free(rref_id)
+
+    def _is_free(self, rref_id: RRefId) -> bool:
         home = self._home[rref_id]
-        home.add(exponent)
-        if home.whole:
+        if home.made and home.whole:
             del self._home[rref_id]
-        return home.whole
+            return True
+        return False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
 import tensorplay as tp
 from distributed.autograd.simulator import World
 from tensorplay.distributed.autograd.backward_pass import (
@@ -106,7 +107,7 @@ class ModelWorker:
     def _event(self, source: int, pass_id: int, retain_graph: bool, answers: Any) -> None:
         running = self._join(pass_id, retain_graph, ())
         if running is not None:
-            running.heard(source)
+            running.heard_from(source)
             running.answer(answers)
             running.advance()
             self._retire(pass_id, running)
@@ -123,7 +124,7 @@ class ModelWorker:
             lambda instruction: self._carry_out(pass_id, retain_graph, instruction),
             retain_graph=retain_graph,
         )
-        running.heard(pass_id % 16)
+        running.heard_from(pass_id % 16)
         running.join(roots)
         running.answer([(number, None) for number in self.early.pop(pass_id, ())])
         return running

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
 import tensorplay as tp
 from tensorplay.autograd.graph import Node
 from tensorplay.tensor import wrap
