@@ -31,12 +31,7 @@ _default = float32
 # For each kind and size the one object that stands for it here.  NumPy may use several (`long` and
 # `long long`, or a type that was unpickled); operations compare types by identity, which is quick.
 _CANONICAL: dict[Any, np.dtype[Any]] = {
-    (d.kind, d.itemsize): d
-    for d in [
-        *(float16, float32, float64, complex64, complex128, bool),
-        *(int8, int16, int32, int64),
-        *(uint8, np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64)),
-    ]
+    (d.kind, d.itemsize): d for d in map(np.dtype, "efdFD?bhiqlBHIQL")
 }
 
 #: Order of the categories in promotion; anything else (strings, objects, dates) has none.

@@ -83,13 +83,15 @@ def _no_node() -> None:
 class FunctionNode(MultiOutputNode):
     """The place of one call of a `Function` in the graph."""
 
-    __slots__ = ("ctx", "function_class", "input_types", "lift", "living", "output_types")
+    __slots__ = ("ctx", "function_class", "input_types", "lift", "living", "places", "result_types")
 
     ctx: FunctionCtx
     function_class: type[Function]
-    #: Shape and dtype of each argument that is a tensor, None for others; so for the outputs.
+    #: Shape and dtype of each argument that is a tensor, None for others; so for the results.
     input_types: tuple[Any, ...]
-    output_types: tuple[Any, ...]
+    result_types: tuple[Any, ...]
+    #: Which of the results the node's outputs are.
+    places: list[int]
     #: The nodes of the outputs, weakly: they hold this one.
     living: tuple[weakref.ref[OutputOf], ...]
 
@@ -101,14 +103,13 @@ class FunctionNode(MultiOutputNode):
 
     def rule(self, grads: Any, *_saved: Any) -> list[Any]:
         recorded = any(isinstance(grad, Tensor) for grad in grads)
-        shown = []
-        for grad, (shape, dtype) in zip(grads, self.output_types, strict=True):
-            if grad is None:
-                if self.ctx._materialize:
-                    grad = wrap(np.zeros(shape, dtype))
-            elif not isinstance(grad, Tensor):
-                grad = wrap(grad)
-            shown.append(grad)
+        shown: list[Any] = [None] * len(self.result_types)
+        for place, grad in zip(self.places, grads, strict=True):
+            shown[place] = wrap(grad) if grad is not None and not recorded else grad
+        if self.ctx._materialize:
+            for place, kind in enumerate(self.result_types):
+                if shown[place] is None and kind is not None:
+                    shown[place] = wrap(np.zeros(*kind))
         with set_grad_enabled(recorded):
             answers = self.function_class.backward(self.ctx, *shown)
         if not isinstance(answers, tuple):
@@ -186,10 +187,10 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The inputs' gradients from those of the outputs.
+        """The inputs' gradients from those of the outputs (None for results that are no tensors).
 
         Returns:
-            As many values as `forward` has arguments: tensors, or None where there is no gradient.
+            As many values as `apply` was given arguments: tensors, or None for no gradient.
         """
         raise NotImplementedError(
             "You must implement the backward function for your custom Function."
@@ -229,7 +230,8 @@ def _record(
     node.ctx = ctx
     node.function_class = function_class
     node.input_types = tuple([None if one is None else _type(one) for one in inputs])
-    node.output_types = tuple([_type(results[i]) for i in places])
+    node.result_types = tuple([_type(one) if isinstance(one, Tensor) else None for one in results])
+    node.places = places
     node.outputs = len(places)
     saved_as: dict[int, int] = {}
     outputs = []

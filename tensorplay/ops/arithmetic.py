@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import BareNode, Node
-from tensorplay.ops.recording import common, stretch
+from tensorplay.ops.recording import common, shape_error, stretch
 from tensorplay.tensor import Tensor, wrap
 
 Operator = Callable[[Any, Any], Any]
@@ -63,7 +63,10 @@ def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
             if x.dtype is not y.dtype:
                 return _mixed(operator, a, b)
             other = b._requires_grad
-            out = ufunc(x, y)
+            try:
+                out = ufunc(x, y)
+            except ValueError:
+                raise shape_error(x, y) from None
         elif b.__class__ is float or b.__class__ is int:
             out = ufunc(x, b)
             if out.dtype is not x.dtype:
@@ -118,7 +121,10 @@ def _product_operator(
             if x.dtype is not y.dtype:
                 return _mixed(operator, a, b, divide)
             other = b._requires_grad
-            out = ufunc(x, y)
+            try:
+                out = ufunc(x, y)
+            except ValueError:
+                raise shape_error(x, y) from None
             if divide and out.dtype is not x.dtype:
                 return _mixed(operator, a, b, divide)
         elif b.__class__ is float or b.__class__ is int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.ops.recording import common, common_tensors
+from tensorplay.ops.recording import applied, common, common_tensors
 from tensorplay.ops.reduction import Dim, axes_of
 from tensorplay.tensor import Tensor, wrap
 
@@ -20,12 +20,12 @@ def _comparison(ufunc: Any, name: str, doc: str) -> Any:
         if other.__class__ is float or other.__class__ is int:
             return wrap(ufunc(x, other))
         if isinstance(other, Tensor) and other._array.dtype is x.dtype:
-            return wrap(ufunc(x, other._array))
+            return wrap(applied(ufunc, x, other._array))
         pair = common(input, other)
         if pair is None:
             return NotImplemented
         a, b = pair
-        return wrap(ufunc(a._array, b._array if isinstance(b, Tensor) else b))
+        return wrap(applied(ufunc, a._array, b._array if isinstance(b, Tensor) else b))
 
     compare.__name__ = compare.__qualname__ = name
     compare.__doc__ = doc
@@ -46,7 +46,7 @@ def _bitwise(ufunc: Any) -> Any:
         if pair is None:
             return NotImplemented
         a, b = pair
-        return wrap(ufunc(a._array, b._array if isinstance(b, Tensor) else b))
+        return wrap(applied(ufunc, a._array, b._array if isinstance(b, Tensor) else b))
 
     return combine
 

@@ -90,7 +90,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     if not array.dtype.isnative:
         raise ValueError(
-            "given numpy array has byte order different from the native byte order: convert it with "
+            "given numpy array has byte order different from the native byte order. Conversion: "
             "array.astype(array.dtype.newbyteorder('='))"
         )
     return wrap(dtypes.normalised(array))

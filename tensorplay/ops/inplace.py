@@ -17,7 +17,7 @@ from tensorplay.autograd.graph import Node
 from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
 from tensorplay.ops.indexing import index_of
-from tensorplay.ops.recording import cast, common, edge_of, stretch
+from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
 
@@ -97,7 +97,10 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
 
 
 def _check_broadcast(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
-    both = np.broadcast_shapes(shape, other)
+    try:
+        both = np.broadcast_shapes(shape, other)
+    except ValueError:
+        raise shape_error(np.broadcast_to(0, shape), np.broadcast_to(0, other)) from None
     if both != shape:
         raise RuntimeError(
             f"output with shape {list(shape)} doesn't match the broadcast shape {list(both)}"
@@ -145,8 +148,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         node = CopyBackwards((edge_of(input), edge_of(converted)))
         write(input, wrap(converted._array, node))
     else:
-        if np.broadcast_shapes(input._array.shape, src._array.shape) != input._array.shape:
-            _check_fits(input, src)
+        _check_broadcast(input._array.shape, src._array.shape)
         input._array[...] = src._array
         input._version[0] += 1
     return input

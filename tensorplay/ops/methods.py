@@ -189,6 +189,14 @@ def _backward(
     api.backward(self, gradient, retain_graph, create_graph, inputs)
 
 
+def _float(self: Tensor) -> float:
+    return float(conversion.item(self))
+
+
+def _int(self: Tensor) -> int:
+    return int(conversion.item(self))
+
+
 def _length(self: Tensor) -> int:
     if not self._array.ndim:
         raise TypeError("len() of a 0-d tensor")
@@ -215,18 +223,38 @@ def _type_as(self: Tensor, other: Tensor) -> Tensor:
     return cast(self, other._array.dtype)
 
 
+def _dim(self: Tensor) -> int:
+    """The number of dimensions."""
+    return self._array.ndim
+
+
+def _numel(self: Tensor) -> int:
+    """The number of elements."""
+    return self._array.size
+
+
+def _is_contiguous(self: Tensor) -> bool:
+    """Whether the elements lie in row order in memory."""
+    return bool(self._array.flags.c_contiguous)
+
+
+def _is_floating_point(self: Tensor) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return bool(self._array.dtype.kind == "f")
+
+
 METHODS |= {
     "__contains__": _contains,
-    "__float__": lambda self: float(conversion.item(self)),
+    "__float__": _float,
     "__index__": conversion.index,
-    "__int__": lambda self: int(conversion.item(self)),
+    "__int__": _int,
     "__iter__": _iterate,
     "__len__": _length,
     "backward": _backward,
-    "dim": lambda self: self._array.ndim,
-    "is_contiguous": lambda self: bool(self._array.flags.c_contiguous),
-    "is_floating_point": lambda self: self._array.dtype.kind == "f",
-    "numel": lambda self: self._array.size,
+    "dim": _dim,
+    "is_contiguous": _is_contiguous,
+    "is_floating_point": _is_floating_point,
+    "numel": _numel,
     "size": _size,
     "type_as": _type_as,
 }

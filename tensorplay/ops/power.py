@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import common, edge_of, stretched_edges, wanted
+from tensorplay.ops.recording import applied, common, edge_of, stretched_edges, wanted
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -93,7 +93,6 @@ def _power(x: Any, y: Any) -> Any:
             return np.square(x)
         if y == 0.5 and x.dtype.kind == "f":
             return np.sqrt(x)
-    try:
-        return np.power(x, y)
-    except ValueError:
-        raise RuntimeError("Integers to negative integer powers are not allowed.") from None
+    if x.dtype.kind in "iu" and np.any(np.less(y, 0)):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return applied(np.power, x, y)

@@ -119,6 +119,33 @@ def common_tensors(a: Tensor, b: Any, what: str) -> tuple[Tensor, Tensor]:
     return a, (b if isinstance(b, Tensor) else wrap(np.array(b, a._array.dtype)))
 
 
+def applied(function: Any, x: Any, y: Any) -> Any:
+    """``function(x, y)``, a function that broadcasts.
+
+    Raises:
+        RuntimeError: The shapes do not go together.
+    """
+    try:
+        return function(x, y)
+    except ValueError:
+        raise shape_error(x, y) from None
+
+
+def shape_error(x: Any, y: Any) -> Exception:
+    """What to raise when NumPy could not operate on two values, most likely for their shapes."""
+    shapes = np.shape(x), np.shape(y)
+    ndim = max(len(shapes[0]), len(shapes[1]))
+    padded = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
+    for axis in reversed(range(ndim)):
+        a, b = padded[0][axis], padded[1][axis]
+        if a != b and 1 not in (a, b):
+            return RuntimeError(
+                f"The size of tensor a ({a}) must match the size of tensor b ({b}) at "
+                f"non-singleton dimension {axis}: the shapes are {shapes[0]} and {shapes[1]}"
+            )
+    return RuntimeError(f"cannot operate on shapes {list(shapes[0])} and {list(shapes[1])}")
+
+
 class StretchBackward0(BareNode):
     """Stands between an operation and an operand that broadcasting stretched for it.
 

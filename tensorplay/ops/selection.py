@@ -10,7 +10,14 @@ from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.comparison import nonzero
 from tensorplay.ops.creation import tensor
-from tensorplay.ops.recording import as_operand, common_tensors, edge_of, stretched_edges, wanted
+from tensorplay.ops.recording import (
+    applied,
+    as_operand,
+    common_tensors,
+    edge_of,
+    stretched_edges,
+    wanted,
+)
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -76,7 +83,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         b, a = common_tensors(other, input, "input")
     else:
         a, b = common_tensors(tensor(input), other, "other")
-    out = np.where(test, a._array, b._array)
+    try:
+        out = np.where(test, a._array, b._array)
+    except ValueError as error:
+        raise RuntimeError(f"where(): {error}") from None
     if not wanted(a, b):
         return wrap(out)
     return wrap(out, WhereBackward0(stretched_edges(out.shape, a, b), (test,)))
@@ -100,7 +110,7 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) -> Tensor:
     a, b = common_tensors(input, as_operand(other, "other"), "other")
-    out = ufunc(a._array, b._array)
+    out = applied(ufunc, a._array, b._array)
     if not wanted(a, b):
         return wrap(out)
     versions = (a._version, b._version)

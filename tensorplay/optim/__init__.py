@@ -4,4 +4,4 @@ from tensorplay.optim.adam import Adam, AdamW
 from tensorplay.optim.optimizer import Optimizer
 from tensorplay.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
+__all__ = ["Adam", "AdamW", "Optimizer", "SGD"]

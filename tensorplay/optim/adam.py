@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.optim.optimizer import Group, Optimizer
+from tensorplay.optim.optimizer import Array, Group, Optimizer
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -60,29 +60,30 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(
-        self,
-        old: np.ndarray[Any, Any],
-        grad: np.ndarray[Any, Any],
-        new: np.ndarray[Any, Any],
-        state: dict[str, Any],
-        group: Group,
-    ) -> None:
-        if not state:
-            state["step"] = 0
-            state["exp_avg"] = wrap(np.zeros_like(old))
-            state["exp_avg_sq"] = wrap(np.zeros_like(old))
-        if group["amsgrad"] and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = wrap(np.zeros_like(old))
-        lr = group["lr"]
+    def _advance(
+        self, old: Array, state: dict[str, Any], group: Group
+    ) -> tuple[list[Array], dict[str, Any]]:
+        names = ["exp_avg", "exp_avg_sq"]
+        if group["amsgrad"]:
+            names.append("max_exp_avg_sq")
+        for name in names:
+            if name not in state:
+                state[name] = wrap(np.zeros_like(old))
+        step = state["step"] = state.get("step", 0) + 1
         beta1, beta2 = group["betas"]
-        decay = group["weight_decay"]
-        state["step"] += 1
-        mean = state["exp_avg"]._array
-        square = state["exp_avg_sq"]._array
+        constants = {
+            **group,
+            "root_correction": math.sqrt(1 - beta2**step),
+            "step_size": group["lr"] / (1 - beta1**step),
+        }
+        return [state[name]._array for name in names], constants
+
+    def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
+        mean, square, *greatest, constants = rest
+        beta1, beta2 = constants["betas"]
+        decay = constants["weight_decay"]
         if decay and not self._decoupled_decay:
-            scratch = self._scratch(old)
-            np.multiply(old, decay, out=scratch)
+            scratch = np.multiply(old, decay, out=self._scratch(old))
             grad = np.add(scratch, grad, out=scratch)
 
         np.subtract(grad, mean, out=new)
@@ -93,17 +94,15 @@ class Adam(Optimizer):
         square *= beta2
         square += new
 
-        if group["amsgrad"]:
-            greatest = state["max_exp_avg_sq"]._array
-            square = np.maximum(greatest, square, out=greatest)
+        if greatest:
+            square = np.maximum(greatest[0], square, out=greatest[0])
         np.sqrt(square, out=new)
-        new /= math.sqrt(1 - beta2 ** state["step"])
-        new += group["eps"]
+        new /= constants["root_correction"]
+        new += constants["eps"]
         np.divide(mean, new, out=new)
-        new *= -lr / (1 - beta1 ** state["step"])
+        new *= -constants["step_size"]
         if decay and self._decoupled_decay:
-            scratch = self._scratch(old)
-            new += np.multiply(old, 1 - lr * decay, out=scratch)
+            new += np.multiply(old, 1 - constants["lr"] * decay, out=self._scratch(old))
         else:
             new += old
 

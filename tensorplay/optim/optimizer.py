@@ -27,12 +27,17 @@ from tensorplay.tensor import Tensor, wrap
 _stepping = threading.RLock()
 
 Group = dict[str, Any]
+Array = np.ndarray[Any, Any]
+
+#: Large parameters are updated in pieces of so many elements, which stay in the processor's cache
+#: through all the passes over them.
+PIECE = 32_768
 
 
 class Optimizer:
     """The base of all optimizers.
 
-    A subclass defines `_update`, which computes one parameter's new values.
+    A subclass defines `_advance` and `_update`, which together compute one parameter's new values.
 
     Args:
         params: The tensors to optimize, or dictionaries (groups) with the tensors under
@@ -55,8 +60,8 @@ class Optimizer:
         self.defaults = dict(defaults)
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._spares: dict[Tensor, np.ndarray[Any, Any]] = {}
-        self._buffers: dict[np.dtype[Any], np.ndarray[Any, Any]] = {}
+        self._spares: dict[Tensor, Array] = {}
+        self._buffers: dict[np.dtype[Any], Array] = {}
         given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -139,7 +144,7 @@ class Optimizer:
                     if grad is not None:
                         self._step_one(param, grad._array, group)
 
-    def _step_one(self, param: Tensor, grad: np.ndarray[Any, Any], group: Group) -> None:
+    def _step_one(self, param: Tensor, grad: Array, group: Group) -> None:
         old = param._array
         if grad.shape != old.shape:
             raise RuntimeError(
@@ -152,31 +157,43 @@ class Optimizer:
         new = _reusable(self._spares, param)
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             new = np.empty_like(old)
-        self._update(old, grad, new, self.state[param], group)
+        buffers, constants = self._advance(old, self.state[param], group)
+        arrays = (old, grad, new, *buffers)
+        if old.size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
+            self._update(*arrays, constants)
+        else:
+            flat = [array.reshape(-1) for array in arrays]
+            for start in range(0, old.size, PIECE):
+                self._update(*[array[start : start + PIECE] for array in flat], constants)
         param._version = [0]
         param._array = new
         self._spares[param] = old
 
-    def _update(
-        self,
-        old: np.ndarray[Any, Any],
-        grad: np.ndarray[Any, Any],
-        new: np.ndarray[Any, Any],
-        state: dict[str, Any],
-        group: Group,
-    ) -> None:
-        """Compute one parameter's new values; neither `old` nor `grad` may be written to.
+    def _advance(self, old: Array, state: dict[str, Any], group: Group) -> tuple[list[Array], Any]:
+        """Begin a parameter's step.
 
         Args:
-            old: The values as they are.
-            grad: The gradient, of the same shape and type.
-            new: Where the new values go; until then it may serve for anything.
-            state: What was remembered of the parameter, empty at first.
+            old: The parameter's values.
+            state: What is remembered of the parameter, empty at first; to be brought up to date.
             group: The options.
+
+        Returns:
+            The arrays in `state` that the step works on, and constants; both are for `_update`.
         """
         raise NotImplementedError
 
-    def _scratch(self, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
+        """Compute new values for a parameter or a piece of one.
+
+        Args:
+            old: The values as they are; not to be written to.
+            grad: The gradient; not to be written to.
+            new: Where the new values go; until then it may serve for anything.
+            rest: The arrays that `_advance` gave, which may be written to, and its constants.
+        """
+        raise NotImplementedError
+
+    def _scratch(self, like: Array) -> Array:
         """A work array of the same shape and type, good until the next parameter's turn."""
         buffer = self._buffers.get(like.dtype)
         if buffer is None or buffer.size < like.size:
@@ -235,9 +252,7 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def _reusable(
-    spares: dict[Tensor, np.ndarray[Any, Any]], param: Tensor
-) -> np.ndarray[Any, Any] | None:
+def _reusable(spares: dict[Tensor, Array], param: Tensor) -> Array | None:
     """The spare array of a parameter, taken out, if nobody else holds it."""
     spare = spares.pop(param, None)
     if spare is None or sys.getrefcount(spare) > _SOLE:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.optim.optimizer import Group, Optimizer
+from tensorplay.optim.optimizer import Array, Group, Optimizer
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -64,39 +64,35 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(
-        self,
-        old: np.ndarray[Any, Any],
-        grad: np.ndarray[Any, Any],
-        new: np.ndarray[Any, Any],
-        state: dict[str, Any],
-        group: Group,
-    ) -> None:
-        momentum = group["momentum"]
+    def _advance(
+        self, old: Array, state: dict[str, Any], group: Group
+    ) -> tuple[list[Array], Group]:
+        if not group["momentum"]:
+            return [], group
+        if "momentum_buffer" in state:
+            return [state["momentum_buffer"]._array], group
+        # The first direction is the gradient itself.
+        buffer = state["momentum_buffer"] = wrap(np.zeros_like(old))
+        return [buffer._array], {**group, "dampening": 0}
+
+    def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
+        *buffers, options = rest
         direction = grad
-        if group["weight_decay"]:
-            np.multiply(old, group["weight_decay"], out=new)
+        if options["weight_decay"]:
+            np.multiply(old, options["weight_decay"], out=new)
             new += grad
             direction = new
-        if momentum:
-            buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = wrap(direction.copy())
-                kept = buffer._array
+        if buffers:
+            (kept,) = buffers
+            kept *= options["momentum"]
+            if options["dampening"]:
+                kept += np.multiply(direction, 1 - options["dampening"], out=self._scratch(old))
             else:
-                kept = buffer._array
-                kept *= momentum
-                if group["dampening"]:
-                    scratch = self._scratch(old)
-                    np.multiply(direction, 1 - group["dampening"], out=scratch)
-                    kept += scratch
-                else:
-                    kept += direction
-            if group["nesterov"]:
-                scratch = self._scratch(old)
-                np.multiply(kept, momentum, out=scratch)
-                direction = np.add(direction, scratch, out=new)
+                kept += direction
+            if options["nesterov"]:
+                ahead = np.multiply(kept, options["momentum"], out=self._scratch(old))
+                direction = np.add(direction, ahead, out=new)
             else:
                 direction = kept
-        np.multiply(direction, -group["lr"], out=new)
+        np.multiply(direction, -options["lr"], out=new)
         new += old

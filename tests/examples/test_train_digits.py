@@ -18,13 +18,20 @@ SHORT = ("--epochs", "2", "--dtype", "float64", "--batch-size", "96")
 pytestmark = pytest.mark.timeout(150)
 
 
-def run(folder: Path, *arguments: str, ranks: int | None = None) -> Finished:
+#: Ranks of one host talk over its network too, not through shared memory: MPICH, Open MPI.
+OVER_NETWORK = {"MPIR_CVAR_NOLOCAL": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp"}
+
+
+def run(
+    folder: Path, *arguments: str, ranks: int | None = None, network: bool = False
+) -> Finished:
     """Run the example in `folder`, on ranks of its own or, without a number, with no launcher."""
     command = [sys.executable, str(SCRIPT), *arguments]
     if ranks is None:
         finished = run_bounded(command, limit=120, cwd=folder)
     else:
-        finished = run_ranks(ranks, command, limit=120, cwd=folder)
+        variables = OVER_NETWORK if network else {}
+        finished = run_ranks(ranks, command, limit=120, cwd=folder, variables=variables)
     assert finished.status == 0, finished.output
     return finished
 
@@ -40,9 +47,14 @@ def local_losses() -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("ranks", [None, 1, 2, 3, 4])
-def test_losses_equal_those_of_one_process(tmp_path: Path, ranks: int | None) -> None:
-    run(tmp_path, *SHORT, "--losses", "losses.json", ranks=ranks)
+@pytest.mark.parametrize(
+    ("ranks", "network"),
+    [(None, False), (1, False), (2, False), (3, False), (4, False), (4, True)],
+)
+def test_losses_equal_those_of_one_process(
+    tmp_path: Path, ranks: int | None, network: bool
+) -> None:
+    run(tmp_path, *SHORT, "--losses", "losses.json", ranks=ranks, network=network)
     losses = json.loads((tmp_path / "losses.json").read_text())
     assert len(losses) == 2 * 15
     assert losses == pytest.approx(local_losses(), rel=1e-12, abs=0)

@@ -27,7 +27,7 @@ submit() { # arguments of the script; the output is left in $folder/job.out
 if ! submit --epochs 3 --picture "$folder/losses.png" || ! grep -Eq -- "$expected" "$folder/job.out"; then
     echo "the job failed, or its output does not hold '$expected':" >&2
     cat "$folder/job.out" >&2
-    tail -20 "$folder"/log/* >&2
+    tail -n 20 "$folder"/log/* >&2
     exit 1
 fi
 grep -E -- "$expected" "$folder/job.out"

@@ -23,7 +23,7 @@ install_packages() {
     install=(apt-get install -y --no-install-recommends "${missing[@]}")
     "${install[@]}" >"$folder/apt.log" 2>&1 ||
         { apt-get update >>"$folder/apt.log" 2>&1 && "${install[@]}" >>"$folder/apt.log" 2>&1; } ||
-        { tail -20 "$folder/apt.log" >&2; return 1; }
+        { tail -n 20 "$folder/apt.log" >&2; return 1; }
 }
 
 free_ports() { # how many
@@ -99,7 +99,7 @@ wait_for_nodes() {
     done
     echo "the nodes did not come up:" >&2
     sinfo -N >&2 || true
-    tail -5 "$folder"/log/* >&2
+    tail -n 5 "$folder"/log/* >&2
     return 1
 }
 

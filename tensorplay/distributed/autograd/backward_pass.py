@@ -81,6 +81,7 @@ class BackwardPass:
         known: Workers this one has exchanged messages with in the context.
         leaf: Called with each leaf and its whole gradient.
         emit: Called with each instruction, in order.
+        gone: Recv functions that are no more, but whose peers may still count on an answer.
         retain_graph: Keep the graph for another pass.
 
     Attributes:
@@ -96,11 +97,13 @@ class BackwardPass:
         leaf: Callable[[Tensor, Any], None],
         emit: Callable[[Instruction], None],
         *,
+        gone: Iterable[RecvRpcBackward] = (),
         retain_graph: bool = False,
     ) -> None:
         self._rank = rank
         self._sends = dict(sends)
         self._recvs = dict(recvs)
+        self._gone = tuple(gone)
         self._known = frozenset(known) - {rank}
         self._leaf = leaf
         self._emit = emit
@@ -113,6 +116,7 @@ class BackwardPass:
         self._told: set[int] = set()
         self._own_answers: deque[Answer] = deque()
         self._begun = False
+        self._stopped = False
         self._used_sends: list[int] = []
         self._used_recvs: list[int] = []
         self.done = False
@@ -130,6 +134,8 @@ class BackwardPass:
         for recv in self._recvs.values():
             if recv not in task.pending:
                 self._answer(recv, None)
+        for recv in self._gone:
+            self._answer(recv, None)
 
     def heard_from(self, rank: int) -> None:
         """That worker has joined the pass: it need not be told."""
@@ -138,12 +144,14 @@ class BackwardPass:
     def answer(self, answers: Iterable[Answer]) -> None:
         """Answers have come for send functions of this worker."""
         for message_id, grads in answers:
-            # An answer for a message that this pass did not count: it was sent later.
             if message_id in self._owed:
                 self._owed.discard(message_id)
                 if grads is not None:
                     self._used_sends.append(message_id)
                 self._task.deliver(self._sends[message_id], grads)
+            elif grads is not None:
+                # No gradient comes for what was sent after this worker joined, only none.
+                raise RuntimeError(_second_time(message_id))
 
     def advance(self) -> None:
         """Run all that is ready, and emit what follows from it."""
@@ -151,7 +159,9 @@ class BackwardPass:
         while task.ready or self._own_answers:
             while self._own_answers:
                 self.answer([self._own_answers.popleft()])
-            task.run(pause=self._should_flush)
+            task.run(pause=self._should_pause)
+            if self._stopped:
+                return
             if task.ready:
                 self._flush()
         self._flush()
@@ -171,12 +181,7 @@ class BackwardPass:
         elif self._recvs.get(target.message_id) is not target:
             if grad is None:
                 return  # its pair is gone, and nobody waits for it
-            raise RuntimeError(
-                "Trying to backward through the graph a second time, or through one of another "
-                f"context: autograd message {target.message_id} (context {target.context_id}) is "
-                "not part of this pass. Use results in the context that made them, and pass "
-                "retain_graph=True to all but the last backward over the same graph."
-            )
+            raise RuntimeError(_second_time(target.message_id))
         else:
             self._answer(target, grad)
 
@@ -190,8 +195,14 @@ class BackwardPass:
             self._ready.setdefault(recv.peer, []).append((recv.message_id, grads))
             self._urgent = self._urgent or grads is not None
 
-    def _should_flush(self) -> bool:
+    def stop(self) -> None:
+        """The pass has ended elsewhere: run no further node, emit nothing more.  Any thread."""
+        self._stopped = True
+
+    def _should_pause(self) -> bool:
         """Whether to send now: gradients leave early, so that their receivers can begin."""
+        if self._stopped:
+            return True
         if not self._urgent:
             return False
         ready = self._task.ready
@@ -208,6 +219,14 @@ class BackwardPass:
             self._told.add(rank)
             self._emit(SendAnswers(rank, answers))
         self._ready = {}
+
+
+def _second_time(message_id: int) -> str:
+    return (
+        "Trying to backward through the graph a second time, or through one of another context: "
+        f"autograd message {message_id} is not part of this pass. Use results in the context that "
+        "made them, and pass retain_graph=True to all but the last backward over the same graph."
+    )
 
 
 class Closure:

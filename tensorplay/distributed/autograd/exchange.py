@@ -143,6 +143,15 @@ class Exchange:
                 if latest > pass_id or runner is None or not answers:
                     return None, None
                 return runner, runner.post(partial(_answer, source=source, answers=answers))
+            if runner is not None:
+                runner.stop()  # that pass has ended, though this worker has not heard of it
+            # Passes of other workers may still run elsewhere, and count on pairs dropped here.
+            gone = [
+                recv
+                for other, (recvs, _) in context.dropped.items()
+                if other >> RANK_SHIFT != starter
+                for recv in recvs
+            ]
             # What is recorded from here on belongs to later passes.
             backward_pass = BackwardPass(
                 self._rank,
@@ -151,12 +160,13 @@ class Exchange:
                 context.known,
                 context.accumulate,
                 partial(self._carry_out, context, pass_id, retain_graph),
+                gone=gone,
                 retain_graph=retain_graph,
             )
             backward_pass.heard_from(starter)
             runner = PassRunner(
                 backward_pass,
-                partial(self._fail, context, pass_id),
+                partial(self._fail, context.id, pass_id),
                 partial(self._finished, context, pass_id),
             )
             context.passes[starter] = (pass_id, runner)
@@ -177,9 +187,9 @@ class Exchange:
                 (message_id, None if grads is None else list(grads))
                 for message_id, grads in instruction.answers
             ]
-            self._send(GRADIENTS, instruction.to, context, (pass_id, retain_graph, answers))
+            self._send(GRADIENTS, instruction.to, context.id, (pass_id, retain_graph, answers))
         elif isinstance(instruction, SendBegin):
-            self._send(BEGIN, instruction.to, context, (pass_id, retain_graph))
+            self._send(BEGIN, instruction.to, context.id, (pass_id, retain_graph))
         else:
             if not retain_graph:
                 context.drop_used(pass_id, instruction.used_sends, instruction.used_recvs)
@@ -188,7 +198,11 @@ class Exchange:
             if starter == self._rank:
                 self._report(pass_id, self._rank, known)
             else:
-                self._send(REPORT, starter, context, (pass_id, known))
+                self._send(REPORT, starter, context.id, (pass_id, known))
+
+    def _submit(self, task: Task | None) -> None:
+        if task is not None:
+            self._agent.progress.submit(task)
 
     def _finished(self, context: DistAutogradContext, pass_id: int) -> None:
         starter = pass_id >> RANK_SHIFT
@@ -196,7 +210,7 @@ class Exchange:
             if context.passes[starter][0] == pass_id:
                 context.passes[starter] = (pass_id, None)
 
-    def _fail(self, context: DistAutogradContext, pass_id: int, error: BaseException) -> None:
+    def _fail(self, context_id: int, pass_id: int, error: BaseException) -> None:
         starter = pass_id >> RANK_SHIFT
         if starter == self._rank:
             started = self._started.get(pass_id)
@@ -204,7 +218,7 @@ class Exchange:
                 started.result.finish(error=error)
         else:
             failure = tuple(describe(error, self._agent.name))
-            self._send(FAILED, starter, context, (pass_id, failure))
+            self._send(FAILED, starter, context_id, (pass_id, failure))
 
     def _report(self, pass_id: int, rank: int, known: Sequence[int]) -> None:
         started = self._started.get(pass_id)
@@ -227,20 +241,19 @@ class Exchange:
                 runner.stop()
             if latest <= pass_id:
                 context.passes[starter] = (pass_id, None)
-            restored = context.restore_dropped(pass_id)
-            others = [other for other, _ in context.passes.values() if other != pass_id]
+            restored, others = context.restore_dropped(pass_id)
             known = context.known - {self._rank}
         for rank in known:
-            self._send(END, rank, context, pass_id)
+            self._send(END, rank, context.id, pass_id)
         if others:
-            # To passes that have begun in the meantime these are messages that arrive late.
+            # To these passes they are messages that arrive late.
             for recv in restored:
                 self.answer_late(context, recv.peer, recv.message_id, others)
 
-    def _send(self, kind: int, to: int, context: DistAutogradContext, value: Any) -> None:
+    def _send(self, kind: int, to: int, context_id: int, value: Any) -> None:
         packed = pack(value, copy=False)
         message = Message(kind, to, packed.body, packed.buffers)
-        message.context = context.id
+        message.context = context_id
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
@@ -262,12 +275,7 @@ class Exchange:
                 f"autograd context {message.context} was released on worker "
                 f"{self._agent.name!r} while a backward pass was running"
             )
-            failure = tuple(describe(error, self._agent.name))
-            answer = Message(
-                FAILED, pass_id >> RANK_SHIFT, pack((pass_id, failure), copy=False).body
-            )
-            answer.context = message.context
-            self._agent.send(answer)
+            self._fail(message.context, pass_id, error)
             return None
         _, task = self._take_part(context, pass_id, retain_graph, message.peer, answers)
         return task
@@ -304,11 +312,9 @@ class Exchange:
         """A message arrived after this worker joined these passes: its pair has no part in them."""
         if peer == self._rank:
             for pass_id in pass_ids:
-                task = self._take_late(context, pass_id, message_id)
-                if task is not None:
-                    self._agent.progress.submit(task)
+                self._submit(self._take_late(context, pass_id, message_id))
         else:
-            self._send(LATE, peer, context, (pass_ids, message_id))
+            self._send(LATE, peer, context.id, (pass_ids, message_id))
 
     def retract(self, context: DistAutogradContext, message_id: int) -> None:
         """A message of this worker could not be sent: its send function is taken back."""
@@ -316,9 +322,7 @@ class Exchange:
             context.sends.pop(message_id, None)
             passes = [pass_id for pass_id, _ in context.passes.values()]
         for pass_id in passes:
-            task = self._take_late(context, pass_id, message_id)
-            if task is not None:
-                self._agent.progress.submit(task)
+            self._submit(self._take_late(context, pass_id, message_id))
 
     def _on_report(self, message: Message) -> None:
         (pass_id, known), _ = unpack(message.body, message.buffers)
@@ -354,14 +358,14 @@ class Exchange:
             runner.stop()
         for pass_id in passes:
             self._fail(
-                context,
+                context_id,
                 pass_id,
                 RuntimeError(
                     f"autograd context {context_id} was released while a backward pass was running"
                 ),
             )
         for rank in known - {self._rank, source}:
-            self._send(RELEASE, rank, context, None)
+            self._send(RELEASE, rank, context.id, None)
 
     def _on_release(self, message: Message) -> None:
         self.release(message.context, message.peer)

@@ -55,6 +55,7 @@ class PassRunner:
         with self._lock:
             self._over = True
             self._mailbox.clear()
+        self._pass.stop()
 
     def _run(self) -> None:
         while True:
@@ -69,8 +70,10 @@ class PassRunner:
                     event(self._pass)
                 self._pass.advance()
             except BaseException as error:
+                ended = self._over
                 self.stop()
-                self._failed(error)
+                if not ended:
+                    self._failed(error)
                 return
             if self._pass.done:
                 self.stop()

@@ -11,6 +11,7 @@ as a task (see `transport.progress`).
 from __future__ import annotations
 
 import itertools
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendO
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
-from tensorplay.distributed.rpc.serialization import Packed, pack, unpack
+from tensorplay.distributed.rpc.serialization import Packed, pack, receive_references, unpack
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Message, Progress, Transport
@@ -34,6 +35,9 @@ from tensorplay.distributed.transport.wire import NO_CONTEXT
 
 #: Seconds that serving threads get to end at shutdown.
 _STOP_PATIENCE = 5.0
+
+# A CREATE begins with the id of the value: it must be known even if the rest cannot be unpickled.
+_LOCAL_ID = struct.Struct("<Q")
 
 Handler = Callable[[Message], Callable[[], None] | None]
 
@@ -93,6 +97,9 @@ class Agent:
         self._calls: dict[int, _Call] = {}
         # Not later than the first deadline among `_calls`.
         self._first_deadline = float("inf")
+        self._deadline_lock = threading.Lock()
+        #: References whose values are used by calls that have expired but may still be executed.
+        self._expired_pins: dict[int, RRef[Any]] = {}
         # What this worker is executing; keys are unique objects.
         self._executing: set[Any] = set()
         self._counting = threading.Lock()
@@ -102,6 +109,7 @@ class Agent:
         self._terminating = threading.Lock()
         self._stopped = Future()
         self._closed = False
+        self._ended = False
         self._handlers: dict[int, Handler] = {
             messages.CALL: lambda message: self._serve_task(message, self._serve_call),
             messages.CREATE: lambda message: self._serve_task(message, self._serve_create),
@@ -179,12 +187,16 @@ class Agent:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
         rref_id = self.rrefs.new_id()
-        request: Any = (tuple(rref_id), function, *_arguments(args, kwargs))
-        creation = self._request(messages.CREATE, worker, request, timeout, copy=True)
+        request: Any = (function, *_arguments(args, kwargs))
+        prefix = _LOCAL_ID.pack(rref_id.local_id)
+        creation = self._request(
+            messages.CREATE, worker, request, timeout, copy=True, prefix=prefix
+        )
         return RRef._make(self, worker, rref_id, 0, creation)
 
     def fetch(self, rref: RRef[Any], timeout: float) -> Any:
         """A copy of the value of a reference that another worker owns."""
+        rref._check_creation()
         request = tuple(rref._id)
         future = self._request(
             messages.FETCH, rref._owner, request, timeout, copy=False, pinned=rref
@@ -205,8 +217,9 @@ class Agent:
 
         The reference is kept until the answer has come, so the message needs no copy of it.
         """
+        rref._check_creation()
         call = (tuple(rref._id), function, *_arguments(args, kwargs))
-        request = (_apply_to_value, call, {})
+        request: Any = (_apply_to_value, call, {})
         return self._request(
             messages.CALL, rref._owner, request, timeout, copy=not waits, pinned=rref
         )
@@ -234,6 +247,7 @@ class Agent:
         *,
         copy: bool,
         pinned: RRef[Any] | None = None,
+        prefix: bytes = b"",
     ) -> Future:
         if self._closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
@@ -242,12 +256,14 @@ class Agent:
         own = worker == self.rank
         call = _Call(worker, context, self.seconds(timeout), pinned)
         packed = pack(request, copy=copy or own)
-        message = Message(kind, worker, packed.body, packed.buffers)
+        body = prefix + packed.body if prefix else packed.body
+        message = Message(kind, worker, body, packed.buffers)
         message.call = number = next(self._numbers)
         message.grad_count = len(packed.tensors)
         self._calls[number] = call
         if call.deadline < self._first_deadline:
-            self._first_deadline = call.deadline
+            with self._deadline_lock:
+                self._first_deadline = min(call.deadline, self._first_deadline)
         try:
             if context != NO_CONTEXT:
                 message.context = context
@@ -257,7 +273,7 @@ class Agent:
                     self.calls_made += 1
                 self._send_to_self(message)
             else:
-                message.on_failure = partial(self._not_sent, message, packed)
+                message.on_failure = partial(self._not_sent, packed)
                 with self._counting:
                     self.calls_made += 1
                     self._sent += 1
@@ -268,7 +284,7 @@ class Agent:
             raise
         return call
 
-    def _not_sent(self, message: Message, packed: Packed, error: Exception) -> None:
+    def _not_sent(self, packed: Packed, message: Message, error: Exception) -> None:
         with self._counting:
             self._sent -= 1
         self.recorder.retract_send(message)
@@ -309,37 +325,37 @@ class Agent:
         return self._handlers[message.kind](message)
 
     def _on_reply(self, message: Message) -> None:
+        # References in it are dropped in good order, should nobody ever ask for the result.
+        references = receive_references(message.body)
         call = self._calls.pop(message.call, None)
         if call is None:
-            # The caller has given up waiting.  What the answer holds is dropped in good order.
-            self.run_soon(partial(self._drop_late, message))
+            # The caller has given up waiting.
+            self._expired_pins.pop(message.call, None)
             return
-        call.finish(decode=partial(self._decode_reply, message))
+        call.pinned = None
+        call.finish(decode=partial(self._decode_reply, message, references))
 
-    def _decode_reply(self, message: Message) -> Any:
-        value, tensors = unpack(message.body, message.buffers)
+    def _decode_reply(self, message: Message, references: Sequence[Any]) -> Any:
+        value, tensors = unpack(message.body, message.buffers, references)
         if message.kind == messages.ERROR:
             raise rebuild(Failure(*value))
         if tensors and message.context != NO_CONTEXT:
             self.recorder.attach(message, tensors)
         return value
 
-    def _drop_late(self, message: Message) -> None:
-        try:
-            unpack(message.body, message.buffers)
-        except Exception:
-            return  # nobody waits for it: whether it can be unpickled does not matter
-
-    def _on_drop(self, message: Message) -> None:
+    def _on_drop(self, message: Message) -> Callable[[], None] | None:
         drops, _ = unpack(message.body, message.buffers)
         for created_on, local_id, exponent in drops:
             self.rrefs.give_back(RRefId(created_on, local_id), exponent)
+        return self._task(partial(self.rrefs.let_go)) if self.rrefs.free else None
 
     def send_drops(self) -> None:
         """Tell owners of the references that are gone."""
         for owner, drops in self.rrefs.take_dropped().items():
             body = pack([(*rref_id, exponent) for rref_id, exponent in drops], copy=False).body
             self.send(Message(messages.DROP, owner, body))
+        if self.rrefs.free:
+            self.run_soon(partial(self.rrefs.let_go))
 
     def _tick(self, now: float) -> None:
         if now >= self._first_deadline:
@@ -351,17 +367,19 @@ class Agent:
         self._send_termination(outgoing)
 
     def _expire(self, now: float) -> None:
-        first = float("inf")
-        for number, call in list(self._calls.items()):
-            if call.deadline > now:
-                first = min(first, call.deadline)
-            elif self._calls.pop(number, None) is not None:
+        # Unlike list(items()), a copy is made in one piece: no finaliser can run in between.
+        for number, call in self._calls.copy().items():
+            if call.deadline <= now and self._calls.pop(number, None) is not None:
+                if call.pinned is not None:
+                    self._expired_pins[number] = call.pinned
+                    call.pinned = None
                 call.finish(error=self._timeout_error(call))
-        # A call made in the meantime may have an earlier deadline than those seen here.
-        self._first_deadline = first
-        for call in list(self._calls.values()):
-            if call.deadline < self._first_deadline:
-                self._first_deadline = call.deadline
+        with self._deadline_lock:
+            # A call is entered before its deadline is compared with this one: it is among those
+            # looked at, or else it waits for the lock.
+            self._first_deadline = float("inf")
+            deadlines = [call.deadline for call in list(self._calls.values())]
+            self._first_deadline = min(deadlines, default=float("inf"))
 
     def _timeout_error(self, call: _Call) -> RpcTimeoutError:
         return RpcTimeoutError(
@@ -373,8 +391,14 @@ class Agent:
 
     def run_soon(self, function: Callable[[], None]) -> None:
         """Have a serving thread run `function`; shutdown waits for it."""
+        if self._ended:
+            function()
+        else:
+            self.progress.submit(self._task(function))
+
+    def _task(self, function: Callable[[], None]) -> Callable[[], None]:
         self._executing.add(function)
-        self.progress.submit(partial(self._run, function))
+        return partial(self._run, function)
 
     def _run(self, function: Callable[[], None]) -> None:
         try:
@@ -407,11 +431,12 @@ class Agent:
         return partial(self._serve, message, serve)
 
     def _serve(self, message: Message, serve: Callable[[Message], None]) -> None:
+        if self._closed:
+            self._executing.discard(message)
+            return
         recorder = self.recorder
         before = recorder.enter(message.context)
         try:
-            if message.context != NO_CONTEXT:
-                recorder.check(message)
             serve(message)
         except BaseException as error:
             self._answer_error(message, error)
@@ -419,8 +444,10 @@ class Agent:
             recorder.leave(before)
             self._executing.discard(message)
 
-    def _unpack_request(self, message: Message) -> Any:
-        request, tensors = unpack(message.body, message.buffers)
+    def _unpack_request(self, message: Message, start: int = 0) -> Any:
+        if message.context != NO_CONTEXT:
+            self.recorder.check(message)
+        request, tensors = unpack(message.body[start:] if start else message.body, message.buffers)
         if tensors and message.context != NO_CONTEXT:
             self.recorder.attach(message, tensors)
         # Memory of the message lives on only in what was made of it.
@@ -434,13 +461,17 @@ class Agent:
         self._answer(message, messages.REPLY, result)
 
     def _serve_create(self, message: Message) -> None:
-        (created_on, local_id), function, args, kwargs = self._unpack_request(message)
-        value = self.rrefs.value_of(RRefId(created_on, local_id))
+        (local_id,) = _LOCAL_ID.unpack_from(message.body)
+        rref_id = RRefId(message.peer, local_id)
+        value = self.rrefs.value_of(rref_id)
         try:
+            function, args, kwargs = self._unpack_request(message, _LOCAL_ID.size)
             value.finish(value=function(*args, **kwargs))
         except BaseException as error:
             value.finish(error=rebuild(describe(error, self.name)))
             raise
+        finally:
+            self.rrefs.made(rref_id)
         self._answer(message, messages.REPLY, None)
 
     def _serve_fetch(self, message: Message) -> None:
@@ -474,12 +505,16 @@ class Agent:
         answer.call = request.call
         answer.context = request.context
         answer.grad_count = len(packed.tensors)
-        if request.context != NO_CONTEXT and kind == messages.REPLY:
-            self.recorder.record_send(answer, packed.tensors)
-        if request.peer == self.rank:
-            self._send_to_self(answer)
-        else:
-            self.send(answer)
+        try:
+            if request.context != NO_CONTEXT and kind == messages.REPLY:
+                self.recorder.record_send(answer, packed.tensors)
+            if request.peer == self.rank:
+                self._send_to_self(answer)
+            else:
+                self.send(answer)
+        except BaseException:
+            packed.discard()
+            raise
 
     # -- shutdown --------------------------------------------------------------------------------
 
@@ -542,6 +577,10 @@ class Agent:
         for call in list(self._calls.values()):
             call.finish(error=error)
         self._calls.clear()
+        self._expired_pins.clear()
+        # Callbacks of what has just failed, and of what came too late for a serving thread.
+        self._ended = True
+        self.progress.run_queue()
         self.recorder.close()
         self.rrefs.clear()
 

@@ -80,7 +80,7 @@ class Future(Completion):
         def run() -> None:
             try:
                 value = callback(self)
-            except Exception as error:
+            except BaseException as error:  # SystemExit too: no thread of the library may end by it
                 result.set_exception(error)
             else:
                 result.set_result(value)
@@ -94,7 +94,7 @@ class Future(Completion):
         def run() -> None:
             try:
                 callback(self)
-            except Exception:
+            except BaseException:
                 _log.exception("a callback added by add_done_callback raised")
 
         self.when_done(run)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import time
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tensorplay.distributed.rpc.current import current_agent
+from tensorplay.distributed.rpc.errors import RpcTimeoutError
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT
 from tensorplay.distributed.rpc.ownership import RRefId
-from tensorplay.distributed.rpc.serialization import Packed, register_reducer
+from tensorplay.distributed.rpc.serialization import (
+    Packed,
+    register_reducer,
+    register_reference_maker,
+)
 from tensorplay.distributed.rpc.worker import WorkerInfo
 
 if TYPE_CHECKING:
@@ -44,6 +50,7 @@ class RRef(Generic[T]):
         agent = current_agent()
         rref_id = agent.rrefs.new_id()
         agent.rrefs.value_of(rref_id).set_result(value)
+        agent.rrefs.made(rref_id)
         self._fill(agent, agent.rank, rref_id, 0, None)
 
     def _fill(
@@ -92,13 +99,17 @@ class RRef(Generic[T]):
             timeout: Seconds; -1 for the default of the options, 0 for no limit.
 
         Raises:
-            RpcTimeoutError: It took longer.
+            RpcTimeoutError: It took longer, or the call that was to make the value did.
             Exception: What the call that was to make the value raised.
         """
-        if self.is_owner():
-            return self.local_value()
-        value: T = self._agent.fetch(self, timeout)
-        return value
+        if not self.is_owner():
+            return cast(T, self._agent.fetch(self, timeout))
+        self._check_creation()
+        seconds = self._agent.seconds(timeout)
+        future = self._agent.rrefs.value_of(self._id)
+        if not future.wait_until(time.monotonic() + seconds if seconds else None):
+            raise RpcTimeoutError(f"the value of {self!r} was not made within {seconds:g} s")
+        return cast(T, future.result_now())
 
     def local_value(self) -> T:
         """The value itself, on its owner.  Blocks until it exists.
@@ -113,8 +124,14 @@ class RRef(Generic[T]):
                 f"For {self!r}, can't call localValue() on user {here}. Call it on owner "
                 f"{self.owner()}"
             )
+        self._check_creation()
         value: T = self._agent.rrefs.value_of(self._id).wait()
         return value
+
+    def _check_creation(self) -> None:
+        """Raise what the call that was to make the value raised, if it has done so."""
+        if self._creation is not None and self._creation.done():
+            self._creation.value()
 
     def _wait_for_creation(self) -> None:
         """Wait until the value exists; raises what the call that was to make it raised."""
@@ -140,14 +157,13 @@ def _reduce_rref(rref: RRef[Any], packed: Packed) -> tuple[Any, ...]:
     agent = rref._agent
     if current_agent() is not agent:
         raise RuntimeError(f"{rref!r} belongs to an RPC session that has been shut down")
-    if rref._creation is not None and rref._creation.done():
-        rref._creation.value()  # a failed creation raises here, before anything travels
+    rref._check_creation()
     with _splitting:
         rref._exponent += 1
         exponent = rref._exponent
     owner, rref_id = rref._owner, rref._id
     packed.on_discard(lambda: agent.rrefs.dropped.append((owner, rref_id, exponent)))
-    return (_received_rref, (owner, rref_id.created_on, rref_id.local_id, exponent))
+    return packed.refer(owner, rref_id.created_on, rref_id.local_id, exponent)
 
 
 def _received_rref(owner: int, created_on: int, local_id: int, exponent: int) -> RRef[Any]:
@@ -159,3 +175,4 @@ def _received_rref(owner: int, created_on: int, local_id: int, exponent: int) ->
 
 
 register_reducer(RRef, _reduce_rref)
+register_reference_maker(_received_rref)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import deque
@@ -16,6 +17,8 @@ class RRefTable:
     Attributes:
         dropped: ``(owner, id, exponent)`` of references that are gone.  Finalisers append to it;
             `take_dropped` empties it.
+        free: Values that nobody refers to any more.  Their own finalisers may do anything, so they
+            end in `let_go`, which a thread calls that does not poll.
     """
 
     def __init__(self, rank: int) -> None:
@@ -25,6 +28,7 @@ class RRefTable:
         self._owner = Owner()
         self._values: dict[RRefId, Future] = {}
         self.dropped: deque[tuple[int, RRefId, int]] = deque()
+        self.free: deque[Future] = deque()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -32,7 +36,6 @@ class RRefTable:
     def new_id(self) -> RRefId:
         """An id for a reference created here."""
         return RRefId(self._rank, next(self._ids))
-
 
     def value_of(self, rref_id: RRefId) -> Future:
         """The future of an owned value; a new one, if the first news of it is a reference."""
@@ -43,13 +46,32 @@ class RRefTable:
                 value = self._values[rref_id] = Future()
         return value
 
+    def made(self, rref_id: RRefId) -> None:
+        """An owned value has been made, or could not be; `let_go` is called if it is free already.
+
+        Runs user code.
+        """
+        with self._lock:
+            if self._owner.made(rref_id):
+                self._set_free(rref_id)
+        self.let_go()
+
     def give_back(self, rref_id: RRefId, exponent: int) -> None:
         """Weight has come home."""
         with self._lock:
-            free = self._owner.give_back(rref_id, exponent)
-            # The value's own finalisers run after the lock has been released.
-            value = self._values.pop(rref_id, None) if free else None
-        del value
+            if self._owner.give_back(rref_id, exponent):
+                self._set_free(rref_id)
+
+    def _set_free(self, rref_id: RRefId) -> None:
+        value = self._values.pop(rref_id, None)
+        if value is not None:
+            self.free.append(value)
+
+    def let_go(self) -> None:
+        """Let free values end."""
+        while self.free:
+            with contextlib.suppress(IndexError):
+                self.free.popleft()
 
     def take_dropped(self) -> dict[int, list[tuple[RRefId, int]]]:
         """The references dropped here since the last call, by owner; own ones are settled."""
@@ -70,3 +92,4 @@ class RRefTable:
         with self._lock:
             values, self._values = self._values, {}
         values.clear()
+        self.free.clear()

@@ -4,6 +4,9 @@ Tensors and remote references are pickled by rules of their own here; anything e
 A tensor that requires grad gets a number in the message, by which the receiver attaches it to the
 graph.  The same object twice in one message stays one object.
 
+Remote references stand in a table before the pickle.  So the weights that they hold can be given
+back even if the message cannot be unpickled, or if nobody asks for what is in it.
+
 *Value semantics.*  A buffer of up to `INLINE_LIMIT` bytes is copied into the frame before the call
 returns.  A longer one is sent from where it lies, so it is copied first unless the caller waits.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,9 +35,25 @@ Reducer = Callable[[Any, "Packed"], tuple[Any, ...]]
 _reducers: dict[type, Reducer] = {}
 
 
+#: First byte of a body that begins with a table of references; pickles begin with another.
+_TABLE = 0
+# That byte, and the number of references.
+_TABLE_HEAD = struct.Struct("<BI")
+# Owner, creator, the count there, exponent of the weight.
+_REFERENCE = struct.Struct("<IIQI")
+
+ReferenceMaker = Callable[[int, int, int, int], Any]
+_reference_makers: list[ReferenceMaker] = []
+
+
 def register_reducer(cls: type, reducer: Reducer) -> None:
     """Pickle instances of `cls` in messages by ``reducer(object, packed)``."""
     _reducers[cls] = reducer
+
+
+def register_reference_maker(maker: ReferenceMaker) -> None:
+    """Have `maker` make a reference of what was given to `Packed.refer`."""
+    _reference_makers[:] = [maker]
 
 
 class Packed:
@@ -49,16 +69,33 @@ class Packed:
     body: bytes
     buffers: Sequence[Any]
     tensors: Sequence[Tensor]
-    undo: Sequence[Callable[[], None]] = ()
+    undo: list[Callable[[], None]] | None = None
+    _references: list[bytes] | None = None
+
+    def refer(
+        self, owner: int, created_on: int, local_id: int, exponent: int
+    ) -> tuple[Callable[[int], Any], tuple[int]]:
+        """Enter a remote reference into the table; what to pickle in its place."""
+        self._references = self._references or []
+        self._references.append(_REFERENCE.pack(owner, created_on, local_id, exponent))
+        return (_nth_reference, (len(self._references) - 1,))
+
+    def finish(self, pickled: bytes) -> None:
+        """Put table and pickle together."""
+        if self._references:
+            head = _TABLE_HEAD.pack(_TABLE, len(self._references))
+            pickled = b"".join([head, *self._references, pickled])
+        self.body = pickled
 
     def on_discard(self, undo: Callable[[], None]) -> None:
         """Have `undo` called if the message is not sent."""
-        self.undo = (*self.undo, undo)
+        self.undo = self.undo or []
+        self.undo.append(undo)
 
     def discard(self) -> None:
         """Take back what the pickling has done."""
-        undo, self.undo = self.undo, ()
-        for function in undo:
+        undo, self.undo = self.undo, None
+        for function in undo or ():
             function()
 
 
@@ -82,14 +119,19 @@ class _Table(dict[type, Any]):
         return copyreg.dispatch_table[cls]
 
 
+# What a pickler holds between messages.
+_nothing = Packed()
+_none: list[Any] = []
+
+
 class _Packer:
     """A pickler that is used again and again by one thread."""
 
     def __init__(self) -> None:
         self.free = True
-        self._packed = Packed()
-        self._buffers: list[Any] = []
-        self._tensors: list[Tensor] = []
+        self._packed = _nothing
+        self._buffers: list[Any] = _none
+        self._tensors: list[Tensor] = _none
         self._copy = False
         self._file = io.BytesIO()
         self._pickler = pickle.Pickler(self._file, protocol=5, buffer_callback=self._take_buffer)
@@ -99,25 +141,27 @@ class _Packer:
         return lambda value: reducer(value, self._packed)
 
     def pack(self, value: Any, copy: bool) -> Packed:
+        # First of all: a finaliser that makes a call may run at any moment.
+        self.free = False
         packed = self._packed = Packed()
         self._copy = copy
-        self._buffers = []
-        self._tensors = []
+        packed.buffers = self._buffers = []
+        packed.tensors = self._tensors = []
         file = self._file
-        self.free = False
         try:
             self._pickler.dump(value)
-            packed.body = file.getvalue()
+            packed.finish(file.getvalue())
         except BaseException:
             packed.discard()
             raise
         finally:
-            self.free = True
+            # Nothing of the message stays here.
+            self._packed = _nothing
+            self._buffers = self._tensors = _none
             file.seek(0)
             file.truncate()
             self._pickler.clear_memo()
-        packed.buffers = self._buffers
-        packed.tensors = self._tensors
+            self.free = True
         return packed
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> None:
@@ -149,6 +193,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.packers: list[_Packer] = [_Packer()]
         self.tensors: list[tuple[int, Tensor]] = []
+        self.references: Sequence[Any] = ()
 
 
 _thread = _Thread()
@@ -174,18 +219,45 @@ def pack(value: Any, *, copy: bool) -> Packed:
         packers.pop()
 
 
-def unpack(body: Any, buffers: Any) -> tuple[Any, list[Tensor]]:
-    """The object of a message, and its tensors that require grad in the order of their numbers."""
+def receive_references(body: Any) -> Sequence[Any]:
+    """The references in a message, by number; they hold their weights from now on."""
+    if body[0] != _TABLE:
+        return ()
+    _, count = _TABLE_HEAD.unpack_from(body)
+    table = body[_TABLE_HEAD.size : _TABLE_HEAD.size + count * _REFERENCE.size]
+    make = _reference_makers[0]
+    return [make(*entry) for entry in _REFERENCE.iter_unpack(table)]
+
+
+def unpack(
+    body: Any, buffers: Any, references: Sequence[Any] | None = None
+) -> tuple[Any, list[Tensor]]:
+    """The object of a message, and its tensors that require grad in the order of their numbers.
+
+    Args:
+        body: The message's body ...
+        buffers: ... and its buffers.
+        references: What `receive_references` has returned for it, if it has been called.
+    """
+    if references is None:
+        references = receive_references(body)
+    if references:
+        body = body[_TABLE_HEAD.size + len(references) * _REFERENCE.size :]
     thread = _thread
-    before = thread.tensors
-    thread.tensors = found = []
+    before = thread.tensors, thread.references
+    found: list[tuple[int, Tensor]] = []
+    thread.tensors, thread.references = found, references
     try:
         value = pickle.loads(body, buffers=buffers)
     finally:
-        thread.tensors = before
+        thread.tensors, thread.references = before
     if len(found) > 1:
         found.sort(key=_number)
     return value, [tensor for _, tensor in found]
+
+
+def _nth_reference(number: int) -> Any:
+    return _thread.references[number]
 
 
 def _number(entry: tuple[int, Tensor]) -> int:

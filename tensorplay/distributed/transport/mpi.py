@@ -3,9 +3,11 @@
 Two duplicates of the user's communicator carry all traffic, so that nothing of the user's can ever
 match ours: one for frames, one for bulk buffers.
 
-Frames are received into one persistent receive for any source and tag; each is at most
-`EAGER_LIMIT` bytes long.  MPI matches the messages of one sender in the order they were sent, so
-frames between two workers are announced in order (MPI 4.1, section 3.5).
+A frame is probed for, from any source, and then received from the source and with the tag that the
+probe found; one at a time, each at most `EAGER_LIMIT` bytes long.  MPI matches the messages of one
+sender in the order they were sent, so frames between two workers are announced in order (MPI 4.1,
+section 3.5).  A receive posted for any source would save a call, but loses messages in MPICH 5.0
+over UCX when several processes send; probing does not.
 
 Bulk transfers follow their frame on the other communicator.  All transfers of one message share a
 tag that counts the sender's bulk messages to that destination.  Within one message sender and
@@ -101,6 +103,8 @@ class MPITransport(Transport):
         self._bulk.Set_name("tensorplay bulk")
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
+        self._any_source = mpi.ANY_SOURCE
+        self._any_tag = mpi.ANY_TAG
         self._tag_limit = int(self._frames.Get_attr(mpi.TAG_UB))
         self._lock = threading.Lock()
         self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
@@ -115,8 +119,9 @@ class MPITransport(Transport):
         self._complete: deque[Message] = deque()
         self._closed = False
         self._slot = memoryview(bytearray(EAGER_LIMIT))
-        self._receive = self._frames.Recv_init([self._slot, mpi.BYTE], mpi.ANY_SOURCE, mpi.ANY_TAG)
-        self._receive.Start()
+        self._status = mpi.Status()
+        # The frame that is being received into the slot, if it did not come at once.
+        self._frame: Any = None
 
     def allgather(self, value: Any) -> list[Any]:
         """One picklable value from every worker, in the order of ranks.  Collective, blocking."""
@@ -172,6 +177,7 @@ class MPITransport(Transport):
             if message.on_failure is None:
                 raise
             message.on_failure(
+                message,
                 RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}")
             )
 
@@ -215,7 +221,13 @@ class MPITransport(Transport):
     def _next_message(self) -> Message | None:
         if self._complete:
             return self._complete.popleft()
-        if self._receive.Test():
+        frame = self._frame
+        if frame is None and self._frames.Iprobe(self._any_source, self._any_tag, self._status):
+            # Only this thread receives, so this gets what was probed.
+            source, tag = self._status.source, self._status.tag
+            frame = self._frame = self._frames.Irecv([self._slot, self._mpi.BYTE], source, tag)
+        if frame is not None and frame.Test():
+            self._frame = None
             return self._take_frame()
         if self._arrivals:
             self._test_arrivals()
@@ -230,16 +242,13 @@ class MPITransport(Transport):
         self.messages_received += 1
         if arrival.rest_is_bulk:
             memory = np.empty(arrival.length, np.uint8)
-            self._receive.Start()
             self._arrivals.append(_BulkArrival(self, arrival, memory))
             return message
         if arrival.bare:
             message.body = slot[HEADER_SIZE : HEADER_SIZE + arrival.length].tobytes()
-            self._receive.Start()
             return message
         # The slot is used again; the copy is the message's own, writable memory.
         rest = memoryview(bytearray(slot[HEADER_SIZE : HEADER_SIZE + arrival.length]))
-        self._receive.Start()
         bulk = arrival.take_rest(rest)
         if bulk:
             self._arrivals.append(_BulkArrival(self, arrival, None, bulk))
@@ -284,14 +293,13 @@ class MPITransport(Transport):
 
     @property
     def busy(self) -> bool:
-        return bool(self._sends or self._bulk_sends or self._arrivals or self._outbox)
+        return bool(
+            self._sends or self._bulk_sends or self._arrivals or self._outbox or self._frame
+        )
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._receive.Cancel()
-            self._receive.Wait()
-            self._receive.Free()
             self._frames.Free()
             self._bulk.Free()
 

@@ -189,6 +189,11 @@ class Progress:
                 self._wake_serving()
                 thread.join(0.001)
 
+    def run_queue(self) -> None:
+        """After `stop`: execute on this thread what no serving thread has got round to."""
+        while self._queue:
+            self._queue.popleft()()
+
     @property
     def thread_count(self) -> int:
         """Serving threads alive."""

@@ -52,7 +52,8 @@ class Message:
         grad_count: How many tensors in it hang from that pair.
         body: The pickle.
         buffers: Its out-of-band buffers, in the pickle's order.
-        on_failure: Called (on the thread that sends) with the exception if it cannot be sent.
+        on_failure: Called (on the thread that sends) with the message and an exception if it cannot
+            be sent.
         ready: Received whole.
         announced: Whether the layer above has seen its header.
     """
@@ -62,7 +63,7 @@ class Message:
     context: int = NO_CONTEXT
     grad_id: int = 0
     grad_count: int = 0
-    on_failure: Callable[[Exception], None] | None = None
+    on_failure: Callable[[Message, Exception], None] | None = None
     ready: bool = True
     announced: bool = False
 

@@ -65,6 +65,25 @@ class Step(Node):
         return (grad,)
 
 
+class Boom(Exception):
+    """What a `Trap` raises."""
+
+
+class Trap(Node):
+    """A rule that fails, while it is armed."""
+
+    __slots__ = ("world",)
+
+    def __init__(self, tensor: tp.Tensor, world: World) -> None:
+        super().__init__((tensor._node or tensor,))
+        self.world = world
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        if self.world.armed:
+            raise Boom("a rule failed")
+        return (grad,)
+
+
 class Hang(AssertionError):
     """Nothing can happen any more, but somebody still waits."""
 
@@ -87,6 +106,8 @@ class World:
             (source, to): deque() for source in range(size) for to in range(size)
         }
         self.tasks: list[deque[Callable[[], None]]] = [deque() for _ in range(size)]
+        #: Workers that are taking a message just now; one at a time.
+        self.receiving: set[int] = set()
         self.values: list[list[Value]] = [[] for _ in range(size)]
         self.leaves: list[tuple[int, Value]] = []
         self.payloads: dict[int, list[Value]] = {}
@@ -96,6 +117,8 @@ class World:
         self.spent: set[int] = set()
         #: Gradients that all passes together must have given, aligned with `leaves`.
         self.expected: list[Any] = []
+        #: Whether traps fail.
+        self.armed = False
         #: So many actions the program still takes of its own accord.
         self.unfinished = 0
         self.marks = itertools.count(1)
@@ -122,9 +145,9 @@ class World:
         self.values[rank].append(value)
         return value
 
-    def delayed(self, rank: int, value: Value, meanwhile: Callable[[], None]) -> Value:
-        """The same value, whose rule calls `meanwhile`."""
-        tensor = wrap(value.tensor._array, Step(value.tensor, meanwhile))
+    def through(self, rank: int, value: Value, node: Node) -> Value:
+        """The same value, made by a node that passes gradients on as they are."""
+        tensor = wrap(value.tensor._array, node)
         made_of = value.made_of | {next(self.marks)}
         later = Value(tensor, value.twin, made_of)
         self.values[rank].append(later)
@@ -177,7 +200,11 @@ class World:
 
     def step(self) -> bool:
         """Let one thing happen, by choice; whether anything could."""
-        lanes = [lane for lane, parcels in self.lanes.items() if parcels]
+        lanes = [
+            lane
+            for lane, parcels in self.lanes.items()
+            if parcels and lane[1] not in self.receiving
+        ]
         busy = [rank for rank, tasks in enumerate(self.tasks) if tasks]
         options = len(lanes) + len(busy) + (self.unfinished > 0)
         if not options:
@@ -199,7 +226,12 @@ class World:
 
     def deliver(self, source: int, to: int) -> None:
         """Let the oldest message from one worker to another arrive."""
-        task = self.workers[to].receive(source, self.lanes[source, to].popleft())
+        parcel = self.lanes[source, to].popleft()
+        self.receiving.add(to)
+        try:
+            task = self.workers[to].receive(source, parcel)
+        finally:
+            self.receiving.discard(to)
         if task is not None:
             self.tasks[to].append(task)
 
@@ -248,9 +280,11 @@ class RandomProgram(World):
         self.random = random.Random(seed)
         size = self.random.choice([2, 2, 3, 3, 4, 5])
         super().__init__(size, self.random.randrange, make_worker)
-        #: How readily messages go to their sender, and rules take their time.
+        #: How readily messages go to their sender, rules take their time, and are traps.
         self.own = self.random.choice([0.05, 0.2])
         self.slow = self.random.choice([0.0, 0.2])
+        self.faulty = 0.0
+        self._depth = 0
 
     def write(self, actions: int) -> None:
         """Take some actions; messages are under way afterwards, more or less many."""
@@ -279,8 +313,11 @@ class RandomProgram(World):
         if len(parts) == 2 and draw.random() < 0.1 and len(parts[0].made_of) < 12:
             factors = [0.0, 0.0]
         value = self.combine(rank, parts, factors)
-        if draw.random() < self.slow and value.tensor.requires_grad:
-            value = self.delayed(rank, value, self.meanwhile)
+        if value.tensor.requires_grad:
+            if draw.random() < self.slow:
+                value = self.through(rank, value, Step(value.tensor, self.meanwhile))
+            if draw.random() < self.faulty:
+                value = self.through(rank, value, Trap(value.tensor, self))
         return value
 
     def talk(self, rank: int) -> None:
@@ -294,8 +331,12 @@ class RandomProgram(World):
         self.send(rank, to, list({id(value.tensor): value for value in values}.values()))
 
     def meanwhile(self) -> None:
-        for _ in range(self.random.randrange(4)):
-            self.step()
+        """Something may happen between two steps of a thread."""
+        if self._depth < 6:
+            self._depth += 1
+            for _ in range(self.random.randrange(4)):
+                self.step()
+            self._depth -= 1
 
     def roots(self, rank: int) -> list[Value]:
         """One or several results on a rank, perhaps the same one twice."""

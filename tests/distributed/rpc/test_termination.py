@@ -34,7 +34,7 @@ class World:
         self.random = random.Random(seed)
         self.workers = [Worker() for _ in range(size)]
         self.detectors = [Termination(rank, size, self._counter(rank)) for rank in range(size)]
-        #: Under way from one worker to another: activity, as a number; the protocol's, as a payload.
+        #: Under way between two workers: activity is a number, the protocol has payloads.
         self.lanes: dict[tuple[int, int], deque[int | Payload]] = {}
         self.ordered = ordered
         self.now = 0.0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tensorplay.distributed.transport import Message, TransportClosedError
 from tensorplay.distributed.transport.loopback import (
     LoopbackTransport,
@@ -29,7 +30,7 @@ def numbered(peer: int, call: int, length: int = 0) -> Message:
 
 
 def announced(transport: LoopbackTransport, count: int) -> list[Message]:
-    """Poll until `count` messages have been announced and are complete; in order of announcement."""
+    """Poll until `count` messages are announced and complete; in the order of announcement."""
     order: list[Message] = []
     for _ in range(POLLS):
         message = transport.poll()

@@ -126,7 +126,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 def asleep(worker: Worker) -> None:
-    """Give serving threads the time to fall into their longest sleep; without it tests are easier."""
+    """Give serving threads time to fall into their longest sleep; else the test is easier."""
     time.sleep(0.05)
 
 
@@ -679,9 +679,7 @@ class Peer:
 
 
 @pytest.mark.parametrize("callers", [(1, 0), (1, 1), (3, 2)])
-def test_no_wake_up_is_lost_between_workers(
-    callers: tuple[int, int], fast_switching: None
-) -> None:
+def test_no_wake_up_is_lost_between_workers(callers: tuple[int, int], fast_switching: None) -> None:
     world = LoopbackWorld(2)
     peers = [Peer(world, rank) for rank in range(2)]
     for peer in peers:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tensorplay.distributed.transport.wire import (
     EAGER_LIMIT,
     HEADER_SIZE,
@@ -80,9 +81,7 @@ def test_header_fields_arrive() -> None:
 
 
 def test_header_fields_hold_their_largest_values() -> None:
-    sent = make(
-        255, 0, call=2**64 - 1, context=2**63 - 1, grad_id=2**64 - 1, grad_count=2**32 - 1
-    )
+    sent = make(255, 0, call=2**64 - 1, context=2**63 - 1, grad_id=2**64 - 1, grad_count=2**32 - 1)
     got = transfer(sent, source=2**32 - 1)
     assert (got.kind, got.peer) == (255, 2**32 - 1)
     assert (got.call, got.grad_id) == (2**64 - 1, 2**64 - 1)

@@ -1,0 +1,109 @@
+"""New tensors: from data, filled, and random."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tensorplay as tp
+
+
+def test_types_of_data():
+    assert tp.tensor([1.0, 2.0]).dtype == tp.float32
+    assert tp.tensor([1, 2]).dtype == tp.int64
+    assert tp.tensor([1, 2.0]).dtype == tp.float32
+    assert tp.tensor(True).dtype == tp.bool
+    assert tp.tensor(1j).dtype == tp.complex64
+    assert tp.tensor([]).dtype == tp.float32
+    assert tp.tensor(np.ones(2)).dtype == tp.float64
+    assert tp.tensor(np.float64(1)).dtype == tp.float64
+    assert tp.tensor([np.float64(1)]).dtype == tp.float64
+    assert tp.tensor([1, 2], dtype=tp.float64).dtype == tp.float64
+    assert tp.tensor([1.5], dtype=float).dtype == tp.float32
+    assert tp.tensor([1.5], dtype=int).tolist() == [1]
+    assert tp.tensor([tp.tensor(1.0), tp.tensor(2.0)]).tolist() == [1.0, 2.0]
+
+
+def test_tensor_copies_and_from_numpy_does_not():
+    array = np.ones(2)
+    copied, shared, maybe = tp.tensor(array), tp.from_numpy(array), tp.as_tensor(array)
+    array[0] = 5
+    assert copied.tolist() == [1.0, 1.0]
+    assert shared.tolist() == maybe.tolist() == [5.0, 1.0]
+    assert tp.as_tensor(shared) is shared
+    assert tp.as_tensor(shared, dtype=tp.float32).dtype == tp.float32
+    with pytest.raises(TypeError, match=r"expected np.ndarray \(got list\)"):
+        tp.from_numpy([1.0])
+
+
+def test_filled_tensors():
+    assert tp.zeros(2, 3).tolist() == [[0.0] * 3] * 2
+    assert tp.ones((2,), dtype=tp.int64).tolist() == [1, 1]
+    assert tp.ones(()).shape == ()
+    assert tp.empty([2, 0]).shape == (2, 0)
+    assert tp.full((2,), 3).dtype == tp.int64
+    assert tp.full((2,), 3.5).tolist() == [3.5, 3.5]
+    assert tp.full_like(tp.ones(2, dtype=tp.float64), 2).dtype == tp.float64
+    assert tp.zeros_like(tp.ones(2)).tolist() == [0.0, 0.0]
+    assert tp.ones_like(tp.zeros(1), dtype=tp.bool).tolist() == [True]
+    assert tp.empty_like(tp.zeros(3), requires_grad=True).requires_grad
+    assert tp.arange(3).tolist() == [0, 1, 2]
+    assert tp.arange(1, 2, 0.25).tolist() == [1.0, 1.25, 1.5, 1.75]
+    assert tp.arange(3.0).dtype == tp.float32
+    assert tp.linspace(0, 1, 3).tolist() == [0.0, 0.5, 1.0]
+    assert tp.eye(2, 3).tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    with pytest.raises(RuntimeError, match="there is no device"):
+        tp.zeros(1, device="cuda")
+    assert tp.zeros(1, device="cpu").device == "cpu"
+
+
+def test_random_tensors_repeat_with_their_seed():
+    def draw():
+        tp.manual_seed(3)
+        return [
+            tp.rand(2, 2),
+            tp.randn((3,), dtype=tp.float64),
+            tp.randint(5, (4,)),
+            tp.randint(-3, 3, (4,)),
+            tp.randperm(6),
+            tp.rand_like(tp.zeros(2)),
+            tp.randn_like(tp.zeros(2, dtype=tp.float16)),
+        ]
+
+    first, second = draw(), draw()
+    for a, b in zip(first, second, strict=True):
+        assert tp.equal(a, b)
+        assert a.dtype == b.dtype
+    assert tp.initial_seed() == 3
+    assert not tp.equal(tp.rand(4), tp.rand(4))
+    assert sorted(first[4].tolist()) == list(range(6))
+    assert first[6].dtype == tp.float16
+    with pytest.raises(RuntimeError, match="cannot have the type int64"):
+        tp.rand(2, dtype=tp.int64)
+
+
+def test_generators_are_independent_and_can_be_rewound():
+    generator = tp.Generator().manual_seed(1)
+    state = generator.get_state()
+    first = tp.randn(3, generator=generator)
+    tp.randn(3)
+    generator.set_state(state)
+    assert tp.equal(tp.randn(3, generator=generator), first)
+    assert tp.Generator().seed() != tp.Generator().seed()
+    assert tp.Generator().get_state()
+    assert isinstance(tp.Generator().initial_seed(), int)
+
+
+def test_one_generator_serves_several_threads():
+    tp.manual_seed(0)
+    drawn = []
+    threads = [
+        threading.Thread(target=lambda: drawn.append(tp.rand(1000).numpy())) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tp.manual_seed(0)
+    alone = np.concatenate([tp.rand(1000).numpy() for _ in range(8)])
+    assert np.array_equal(np.sort(np.concatenate(drawn)), np.sort(alone))

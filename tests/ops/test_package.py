@@ -1,0 +1,64 @@
+"""The package: what it exports, what it imports, and that its examples are true."""
+
+import builtins
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import tensorplay as tp
+
+LOCAL = ["tensorplay.autograd", "tensorplay.nn", "tensorplay.ops", "tensorplay.optim"]
+
+
+def modules():
+    """All modules of the local library."""
+    names = ["tensorplay", "tensorplay.dtypes", "tensorplay.random", "tensorplay.tensor", *LOCAL]
+    for package in LOCAL:
+        found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+        names += [info.name for info in found]
+    return names
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_are_true(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["tensorplay", "tensorplay.autograd", "tensorplay.nn", "tensorplay.optim"]
+)
+def test_exports_are_sorted_and_there(name):
+    module = importlib.import_module(name)
+    assert module.__all__ == sorted(set(module.__all__))
+    for one in module.__all__:
+        if one != "distributed":
+            assert getattr(module, one) is not None
+
+
+def test_names_of_builtins_stay_out_of_star_imports():
+    assert not {name for name in tp.__all__ if hasattr(builtins, name)}
+    assert tp.sum is not sum
+    assert tp.float == tp.float32
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="module 'tensorplay' has no attribute 'nothing'"):
+        _ = tp.nothing
+    assert {"nn", "optim", "distributed", "zeros"} <= set(dir(tp))
+
+
+def test_importing_starts_nothing():
+    """Neither MPI nor what only some programs need is imported."""
+    code = (
+        "import sys, tensorplay as tp; tp.zeros(1); "
+        "print([m for m in ('mpi4py', 'numpy.random', 'tensorplay.nn', 'tensorplay.distributed') "
+        "if m in sys.modules]); "
+        "tp.nn; tp.optim; print('mpi4py' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "False"]
