@@ -7,6 +7,7 @@ what leads from them, and its sink does something with the gradients of leaves.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from tensorplay.autograd.hooks import PostAccumulateHook
 from tensorplay.tensor import Tensor, wrap
 
 Target = Node | Tensor
+
+#: Passes of several threads may end in the same leaves.
+_accumulating = threading.RLock()
 
 
 def backward(
@@ -61,7 +65,9 @@ def backward(
     found = _captured(roots, targets, retain, create_graph)
     accumulate = _accumulator(create_graph)
     for target in targets:
-        accumulate(target, found.pop(target._node or target, None))
+        grad = found.pop(target._node or target, None)
+        # Another target may have got the same array.
+        accumulate(target, grad.copy() if isinstance(grad, np.ndarray) else grad)
 
 
 def grad(
@@ -210,27 +216,29 @@ def accumulate(leaf: Tensor, grad: Any) -> None:
     """
     if grad is None:
         return
-    held = leaf._grad
-    if held is None:
-        sole = sys.getrefcount(grad) <= _SOLE
-        if grad.__class__ is not np.ndarray:
-            grad = np.asarray(grad)
-        elif not sole or grad.base is not None or not grad.flags.writeable:
-            grad = grad.copy()
-        leaf._grad = wrap(grad)
-    elif held._node is None and held._array.flags.writeable:
-        held._array += grad
-        held._version[0] += 1
-    else:
-        leaf._grad = wrap(held._array + grad)
+    sole = sys.getrefcount(grad) <= _SOLE
+    with _accumulating:
+        held = leaf._grad
+        if held is None:
+            if grad.__class__ is not np.ndarray:
+                grad = np.asarray(grad)
+            elif not sole or grad.base is not None or not grad.flags.writeable:
+                grad = grad.copy()
+            leaf._grad = wrap(grad)
+        elif held._node is None and held._array.flags.writeable:
+            held._array += grad
+            held._version[0] += 1
+        else:
+            leaf._grad = wrap(held._array + grad)
     _after_accumulation(leaf)
 
 
 def _accumulate_recorded(leaf: Tensor, grad: Any) -> None:
     if grad is None:
         return
-    held = leaf._grad
-    leaf._grad = grad if held is None else held + grad
+    with _accumulating:
+        held = leaf._grad
+        leaf._grad = grad if held is None else held + grad
     _after_accumulation(leaf)
 
 

@@ -19,49 +19,51 @@ from tensorplay.ops.shape import permute, reshape
 from tensorplay.ops.softmax import log_softmax, softmax
 from tensorplay.tensor import Tensor, wrap
 
+_max: Any = np.maximum.reduce
+
 
 class NllLossBackward0(Node):
-    """The picked elements, weighted.  The weights contain what the reduction divides by."""
+    """The picked elements, times a factor (for each row, or one for all)."""
 
     __slots__ = ()
 
-    def rule(self, grad: Any, index: Any, weights: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        return (scatter(grad * weights, index, shape, repeated=False),)
+    def rule(self, grad: Any, index: Any, factor: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return (scatter(grad * factor, index, shape, repeated=False),)
 
 
 class CrossEntropyLossBackward0(Node):
-    """``-sum(goal * log_softmax(x))`` for each row; a reduction to the mean is in the goal.
+    """Cross entropy of rows.
 
-    The goal of a row is ``weights`` at the row's class, plus a `spread` row that is the same for
-    all rows but for the factor that the row has in `share` (label smoothing); None where there is
-    none.
+    A row's goal is `weights` (None for one) at the row's class, times `own`; and for smoothed
+    labels, `spread` over the classes, times `share` (None for one) and `scale`.  `own` and `scale`
+    contain what a reduction divides by.
     """
 
     __slots__ = ()
-    lift = (0, None, None, None, None, None)
+    lift = (0, *(None,) * 7)
 
-    def rule(
-        self, grad: Any, x: Any, p: Any, index: Any, weights: Any, spread: Any, share: Any
-    ) -> tuple[Any, ...]:
+    def rule(self, grad: Any, x: Any, *constants: Any) -> tuple[Any, ...]:
+        p, index, weights, spread, share, own, scale = constants
+        picked = grad * own
+        if weights is not None:
+            picked = picked * weights
+        total = _column(picked)
+        lent = None
+        if spread is not None:
+            lent = _column(grad * scale if share is None else grad * scale * share)
+            total = total + lent * float(spread.sum())
         if isinstance(x, Tensor):
-            p = softmax(x, 1)
-        if isinstance(grad, Tensor) or grad.ndim:
-            factor = grad.reshape(-1, 1)
+            chosen = np.zeros(x.shape, p.dtype)
+            chosen[index] = 1
+            slope = softmax(x, 1) * total - _column(picked) * chosen
         else:
-            factor = grad
-        total = weights.reshape(-1, 1)
-        if spread is not None:
-            total = total + share.reshape(-1, 1) * spread.sum()
-        slope = p * total
-        if isinstance(slope, Tensor):
-            goal = np.zeros(x.shape, total.dtype)
-            goal[index] = weights
-            slope = slope - goal
-        else:
-            slope[index] -= weights
-        if spread is not None:
-            slope = slope - share.reshape(-1, 1) * spread
-        return (slope * factor,)
+            slope = p * total
+            slope[index] -= picked
+        return (slope if lent is None else slope - lent * spread,)
+
+
+def _column(value: Any) -> Any:
+    return value.reshape(-1, 1) if value.ndim else value
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -101,8 +103,8 @@ def _sample_shape(input: Tensor) -> tuple[int, ...]:
     return shape[:1] + shape[2:] if len(shape) > 1 else ()
 
 
-def _checked_classes(input: Tensor, target: Tensor, ignore_index: int) -> Any:
-    """The class of each row, and the rows that count."""
+def _checked_classes(input: Tensor, target: Tensor, ignore_index: int) -> tuple[Any, Any]:
+    """The class of each row, and which rows count (None for all)."""
     if not input._array.ndim:
         raise RuntimeError("the input must have a dimension of classes")
     if target._array.shape != _sample_shape(input):
@@ -113,23 +115,31 @@ def _checked_classes(input: Tensor, target: Tensor, ignore_index: int) -> Any:
     if target._array.dtype.kind not in "iu":
         raise RuntimeError(f"expected class numbers (int64) as target, not {target._array.dtype}")
     classes = target._array.reshape(-1)
-    counts = classes != ignore_index
-    known = classes[counts]
     size = input._array.shape[min(1, input._array.ndim - 1)]
-    if known.size and not 0 <= known.min() <= known.max() < size:
-        bad = known[(known < 0) | (known >= size)][0]
+    counts = None
+    if classes.size and (ignore_index >= 0 or classes.min() < 0):
+        counts = classes != ignore_index
+        classes = np.where(counts, classes, 0)
+    if classes.size and not 0 <= classes.min() <= classes.max() < size:
+        bad = classes[(classes < 0) | (classes >= size)][0]
         raise IndexError(f"Target {bad} is out of bounds.")
-    return np.where(counts, classes, 0), counts
+    return classes, counts
 
 
-def _class_weights(
-    classes: Any, counts: Any, weight: Tensor | None, dtype: np.dtype[Any]
-) -> np.ndarray[Any, Any]:
-    """The weight of each row: that of its class, or zero for one that does not count."""
-    chosen: np.ndarray[Any, Any] = counts.astype(dtype)
-    if weight is not None:
-        chosen *= weight._array[classes]
-    return chosen
+def _row_weights(classes: Any, counts: Any, weight: Tensor | None, dtype: np.dtype[Any]) -> Any:
+    """The weight of each row: that of its class, or zero for one that does not count; or None."""
+    if weight is None:
+        return None if counts is None else counts.astype(dtype)
+    chosen = weight._array[classes].astype(dtype, copy=False)
+    return chosen if counts is None else chosen * counts
+
+
+def _scale(reduction: str, weights: Any, rows: int) -> float:
+    """What a sum of losses is multiplied by."""
+    if reduction != "mean":
+        return 1.0
+    total = rows if weights is None else float(weights.sum())
+    return 1.0 / total if total else float("nan")
 
 
 def nll_loss(
@@ -152,17 +162,15 @@ def nll_loss(
     classes, counts = _checked_classes(input, target, ignore_index)
     rows = _as_rows(input)
     x = rows._array
-    weights = _class_weights(classes, counts, weight, x.dtype)
-    if reduction == "mean":
-        with np.errstate(invalid="ignore", divide="ignore"):
-            weights = weights / weights.sum()
+    weights = _row_weights(classes, counts, weight, x.dtype)
+    factor: Any = -_scale(reduction, weights, len(classes))
+    if weights is not None:
+        factor = weights * factor
     index = (np.arange(len(classes)), classes)
-    out = -weights * x[index]
-    node: Node | None = None
+    out = x[index] * factor
     if reduction != "none":
-        out = out.sum()
-    if wanted(rows):
-        node = NllLossBackward0((edge_of(rows),), (index, -weights, x.shape))
+        out = dual.add_up(out)
+    node = NllLossBackward0((edge_of(rows),), (index, factor, x.shape)) if wanted(rows) else None
     loss = wrap(out, node)
     return reshape(loss, _sample_shape(input)) if reduction == "none" else loss
 
@@ -203,35 +211,33 @@ def cross_entropy(
     classes, counts = _checked_classes(input, target, ignore_index)
     rows = _as_rows(input)
     x = rows._array
-    weights = _class_weights(classes, counts, weight, x.dtype)
-    share = counts.astype(x.dtype)
-    if reduction == "mean":
-        with np.errstate(invalid="ignore", divide="ignore"):
-            total = weights.sum()
-            weights = weights / total
-            share = share / total
+    weights = _row_weights(classes, counts, weight, x.dtype)
+    scale = _scale(reduction, weights, len(classes))
+    own = scale * (1 - label_smoothing)
     index = (np.arange(len(classes)), classes)
-    shifted = x - np.maximum.reduce(x, axis=1, keepdims=True, initial=-np.inf)
+    shifted = x - _max(x, axis=1, keepdims=True, initial=-np.inf)
     p = np.exp(shifted)
     sums = dual.add_up(p, axis=1, keepdims=True)
     log_sums = np.log(sums)
-    weights = weights * (1 - label_smoothing) if label_smoothing else weights
-    out = weights * (log_sums[:, 0] - shifted[index])
-    spread = None
+    losses = (log_sums[:, 0] - shifted[index]) * own
+    if weights is not None:
+        losses *= weights
+    spread = share = None
     if label_smoothing:
         spread = np.full(x.shape[1], label_smoothing / x.shape[1], x.dtype)
         if weight is not None:
             spread *= weight._array
-        out += share * ((log_sums - shifted) @ spread)
-    if reduction != "none":
-        out = out.sum()
-    node: Node | None = None
+        even = ((log_sums - shifted) @ spread) * scale
+        share = None if counts is None else counts.astype(x.dtype)
+        losses += even if share is None else even * share
+    node = None
     if wanted(rows):
         p /= sums
-        saved = (x, p, index, weights, spread, share if label_smoothing else None)
+        saved = (x, p, index, weights, spread, share, own, scale)
         node = CrossEntropyLossBackward0((edge_of(rows),), saved, (rows._version,))
-    loss = wrap(out, node)
-    return reshape(loss, _sample_shape(input)) if reduction == "none" else loss
+    if reduction != "none":
+        return wrap(dual.add_up(losses), node)
+    return reshape(wrap(losses, node), _sample_shape(input))
 
 
 def _soft_cross_entropy(

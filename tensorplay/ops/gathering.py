@@ -24,7 +24,11 @@ class GatherBackward0(Node):
 
 def index_along(indices: np.ndarray[Any, Any], axis: int) -> tuple[Any, ...]:
     """The NumPy index that takes, at each place, the element that `indices` names along `axis`."""
-    grid: list[Any] = list(np.ogrid[tuple([slice(size) for size in indices.shape])])
+    ndim = indices.ndim
+    grid: list[Any] = [
+        np.arange(size).reshape((size,) + (1,) * (ndim - 1 - i))
+        for i, size in enumerate(indices.shape)
+    ]
     grid[axis] = indices
     return tuple(grid)
 

@@ -1,5 +1,7 @@
 """`backward`: where gradients go, what is kept, and what is refused."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,28 @@ def test_two_leaves_never_share_their_gradient():
     (x + y).backward(tp.ones(1, dtype=tp.float64))
     x.grad += 1
     assert y.grad.tolist() == [1.0]
+
+
+def test_neither_do_two_inputs():
+    x, y = leaf(1.0), leaf(1.0)
+    (x + y).sum().backward(inputs=[x, y])
+    x.grad += 1
+    assert y.grad.tolist() == [1.0]
+
+
+def test_passes_of_several_threads_lose_nothing():
+    x = tp.zeros(20_000, requires_grad=True)
+
+    def run():
+        for _ in range(30):
+            x.sum().backward()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.grad.min().item() == x.grad.max().item() == 120.0
 
 
 def test_the_given_gradient_is_not_taken_over():

@@ -21,7 +21,7 @@ export SLURM_CONF=$folder/slurm.conf VENV=$venv
 cd "$checkout"
 
 submit() { # arguments of the script; the output is left in $folder/job.out
-    timeout 240 sbatch --wait --output="$folder/job.out" slurm/train_digits.sbatch "$@"
+    timeout 120 sbatch --wait --output="$folder/job.out" slurm/train_digits.sbatch "$@"
 }
 
 if ! submit --epochs 3 --picture "$folder/losses.png" || ! grep -Eq -- "$expected" "$folder/job.out"; then

@@ -198,10 +198,9 @@ class Agent:
         """A copy of the value of a reference that another worker owns."""
         rref._check_creation()
         request = tuple(rref._id)
-        future = self._request(
+        return self._request(
             messages.FETCH, rref._owner, request, timeout, copy=False, pinned=rref
-        )
-        return future.wait()
+        ).wait()
 
     def call_on_value(
         self,
@@ -333,12 +332,17 @@ class Agent:
             self._expired_pins.pop(message.call, None)
             return
         call.pinned = None
-        call.finish(decode=partial(self._decode_reply, message, references))
+        if message.kind == messages.ERROR:
+            call.finish(failure=partial(self._decode_error, message))
+        else:
+            call.finish(decode=partial(self._decode_reply, message, references))
+
+    def _decode_error(self, message: Message) -> Exception:
+        value, _ = unpack(message.body, message.buffers)
+        return rebuild(Failure(*value))
 
     def _decode_reply(self, message: Message, references: Sequence[Any]) -> Any:
         value, tensors = unpack(message.body, message.buffers, references)
-        if message.kind == messages.ERROR:
-            raise rebuild(Failure(*value))
         if tensors and message.context != NO_CONTEXT:
             self.recorder.attach(message, tensors)
         return value
@@ -373,7 +377,7 @@ class Agent:
                 if call.pinned is not None:
                     self._expired_pins[number] = call.pinned
                     call.pinned = None
-                call.finish(error=self._timeout_error(call))
+                call.finish(failure=partial(self._timeout_error, call.seconds, call.worker))
         with self._deadline_lock:
             # A call is entered before its deadline is compared with this one: it is among those
             # looked at, or else it waits for the lock.
@@ -381,10 +385,10 @@ class Agent:
             deadlines = [call.deadline for call in list(self._calls.values())]
             self._first_deadline = min(deadlines, default=float("inf"))
 
-    def _timeout_error(self, call: _Call) -> RpcTimeoutError:
+    def _timeout_error(self, seconds: float, worker: int) -> RpcTimeoutError:
         return RpcTimeoutError(
-            f"RPC ran for more than set timeout ({call.seconds * 1e3:g} ms) and will now be marked "
-            f"with an error: no answer from worker {self.workers[call.worker].name!r}"
+            f"RPC ran for more than set timeout ({seconds * 1e3:g} ms) and will now be marked "
+            f"with an error: no answer from worker {self.workers[worker].name!r}"
         )
 
     # -- serving ---------------------------------------------------------------------------------
@@ -468,7 +472,7 @@ class Agent:
             function, args, kwargs = self._unpack_request(message, _LOCAL_ID.size)
             value.finish(value=function(*args, **kwargs))
         except BaseException as error:
-            value.finish(error=rebuild(describe(error, self.name)))
+            value.finish(failure=partial(rebuild, describe(error, self.name)))
             raise
         finally:
             self.rrefs.made(rref_id)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from tensorplay.distributed.rpc.current import agent_or_none
@@ -31,7 +32,16 @@ class Future(Completion):
     42
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_decode", "_decoding", "_error", "_value")
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_decode",
+        "_decoding",
+        "_error",
+        "_failure",
+        "_trace",
+        "_value",
+    )
 
     def __init__(self) -> None:
         # As Completion.__init__ does; written out, since every call makes one.
@@ -41,7 +51,11 @@ class Future(Completion):
         # Makes the value of what has arrived; run once, by the first thread that asks.
         self._decode: Callable[[], Any] | None = None
         self._decoding: Any = None
+        # Makes what is to be raised, anew each time.
+        self._failure: Callable[[], BaseException] | None = None
+        # What is to be raised, and its traceback as it was when it came here.
         self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
         self._value: Any = None
 
     def done(self) -> bool:
@@ -55,7 +69,10 @@ class Future(Completion):
         """
         if not self.is_done:
             self.wait_until(None)
-        return self.result_now()
+        try:
+            return self.result_now()
+        finally:
+            del self  # see `result_now`
 
     def value(self) -> Any:
         """The result that is there already; raises its exception, if that is the result.
@@ -65,7 +82,10 @@ class Future(Completion):
         """
         if not self.is_done:
             raise RuntimeError("value() was called before the future was done: use wait()")
-        return self.result_now()
+        try:
+            return self.result_now()
+        finally:
+            del self  # see `result_now`
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """A future for ``callback(self)``, which is called once this one is done.
@@ -126,18 +146,22 @@ class Future(Completion):
         value: Any = None,
         error: BaseException | None = None,
         decode: Callable[[], Any] | None = None,
+        failure: Callable[[], BaseException] | None = None,
     ) -> bool:
         """Complete the future, if it is not yet; whether this call did.
 
-        `decode` makes the value when somebody asks for it.  Any thread, also the polling one:
-        callbacks are handed to a serving thread.
+        `decode` makes the value when somebody asks for it; `failure` makes what is to be raised,
+        each time.  Any thread, also the polling one: callbacks are handed to a serving thread.
         """
         with _step:
             if self.is_done:
                 return False
             self._value = value
-            self._error = error
             self._decode = decode
+            self._failure = failure
+            if error is not None:
+                self._error = error
+                self._trace = error.__traceback__
             callbacks, self._callbacks = self._callbacks, None
             self.complete()
         if callbacks is not None:
@@ -167,8 +191,16 @@ class Future(Completion):
         """The result of a future that is done."""
         if self._decode is not None:
             self._decode_once()
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            raise self._failure()
+        error = self._error
+        if error is not None:
+            try:
+                # Raised time and again, the traceback would grow.
+                raise error.with_traceback(self._trace)
+            finally:
+                # The traceback holds this frame: no cycle keeps what the caller's frames hold.
+                del self, error
         return self._value
 
     def _decode_once(self) -> None:
@@ -185,6 +217,9 @@ class Future(Completion):
                 self._value = decode()
             except Exception as error:
                 self._error = error
+                # Without this frame, which holds the future.
+                self._trace = error.__traceback__ and error.__traceback__.tb_next
+                error.__traceback__ = None
             self._decode = None
 
     def when_done(self, run: Callable[[], None]) -> None:

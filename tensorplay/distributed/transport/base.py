@@ -20,6 +20,7 @@ class Transport(ABC):
     Attributes:
         rank: This worker's number, from 0.
         size: The number of workers.
+        crowded: Whether workers share cores, so that one that spins holds up another.
         messages_sent: Messages handed to the transport so far.
         bytes_sent: Their frames and bulk buffers, in bytes.
         messages_received: Messages announced so far.
@@ -27,6 +28,7 @@ class Transport(ABC):
 
     rank: int
     size: int
+    crowded: bool = False
     messages_sent: int = 0
     bytes_sent: int = 0
     messages_received: int = 0

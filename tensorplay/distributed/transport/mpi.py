@@ -103,6 +103,7 @@ class MPITransport(Transport):
         self._bulk.Set_name("tensorplay bulk")
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
+        self.crowded = _is_crowded(comm, mpi)
         self._any_source = mpi.ANY_SOURCE
         self._any_tag = mpi.ANY_TAG
         self._tag_limit = int(self._frames.Get_attr(mpi.TAG_UB))
@@ -342,6 +343,14 @@ class _BulkArrival:
             self._post(self._arrival.take_rest(memoryview(rest)))
             return not self._requests
         return True
+
+
+def _is_crowded(comm: Any, mpi: Any) -> bool:
+    """Whether the ranks on this host outnumber its cores, or this one is bound to a single core."""
+    neighbours = comm.Split_type(mpi.COMM_TYPE_SHARED)
+    ranks_here: int = neighbours.Get_size()
+    neighbours.Free()
+    return ranks_here > (os.cpu_count() or 1) or len(os.sched_getaffinity(0)) == 1
 
 
 def _pieces(buffer: Any) -> list[memoryview]:

@@ -40,10 +40,13 @@ from typing import Any
 from tensorplay.distributed.transport.base import Transport
 from tensorplay.distributed.transport.wire import Message
 
-#: After the last message a serving thread goes on polling without sleeping for so long (seconds).
+#: After the last message a serving thread goes on polling without sleeping for so long, and a
+#: waiting thread (seconds).
 _HOT = 0.5e-3
-#: A waiting thread spins for so long before it begins to sleep between polls (seconds).
 _SPIN = 2e-3
+#: The same where ranks share cores: a spinning rank keeps another from computing (seconds).
+_CROWDED_HOT = 10e-6
+_CROWDED_SPIN = 10e-6
 #: Sleeps grow with the silence: this share of it ...
 _SLEEP_SHARE = 1 / 8
 #: ... up to this, for a serving thread and for a waiting one (seconds).
@@ -62,8 +65,9 @@ _SPARE_PATIENCE = 2.0
 _SPARE_THREADS = 2
 #: A parked thread looks for itself after so long (seconds).
 _PARK_LIMIT = 0.25
-#: Polls that bring nothing between looks at the clock ...
+#: Polls that bring nothing between looks at the clock, also where ranks share cores ...
 _POLLS_PER_LOOK = 32
+_CROWDED_POLLS_PER_LOOK = 4
 #: ... and polls of any kind, since messages may come without a pause.
 _POLLS_UNTIL_LOOK = 256
 #: A wait of more polls than this is a long one.
@@ -153,6 +157,10 @@ class Progress:
         self._crashed = crashed
         self._name = name
         self._enter = enter
+        crowded = transport.crowded
+        self._hot = _CROWDED_HOT if crowded else _HOT
+        self._spin = _CROWDED_SPIN if crowded else _SPIN
+        self._polls_per_look = _CROWDED_POLLS_PER_LOOK if crowded else _POLLS_PER_LOOK
         self._token = threading.Lock()
         #: Parking locks of the threads inside `wait`.
         self._waiting: set[Any] = set()
@@ -165,6 +173,8 @@ class Progress:
         self._standby_role = threading.Lock()
         # The standby sleeps until woken.
         self._standby_asleep = False
+        # A thread has been woken or started to be the standby, and does not run yet.
+        self._standby_coming = False
         # Counts polls, so that the standby can see whether somebody polls.
         self._polls = 0
         self._look_by = 0
@@ -333,7 +343,7 @@ class Progress:
                         return None
                 continue
             misses += 1
-            if misses % _POLLS_PER_LOOK:
+            if misses % self._polls_per_look:
                 _yield()
                 continue
             now = self._look()
@@ -342,12 +352,12 @@ class Progress:
             if not since:
                 since = now
             silence = now - since
-            if silence > _SPIN:
+            if silence > self._spin:
                 seconds = min(silence * _SLEEP_SHARE, _LONGEST_WAITING_SLEEP)
                 if self._transport.busy:
                     seconds = _LONGEST_BUSY_SLEEP
                 completion.park(lock, seconds)
-                misses = _POLLS_PER_LOOK - 1
+                misses = self._polls_per_look - 1
             if self._stopping:
                 return None
         return None
@@ -367,6 +377,7 @@ class Progress:
         looked_at: int | None = None
         try:
             self._enter()
+            self._standby_coming = False
             while not self._stopping:
                 if self._queue:
                     self._execute_queued()
@@ -408,7 +419,8 @@ class Progress:
         self._executed_at = time.monotonic()
         if self._standby_asleep:
             self._rouse_standby()
-        elif not self._standby_role.locked():
+        elif not (self._standby_role.locked() or self._standby_coming):
+            self._standby_coming = True
             try:
                 _wake(self._spares.pop())
             except IndexError:
@@ -441,6 +453,7 @@ class Progress:
         self._spares.append(lock)
         if not (self._queue or self._stopping):
             lock.acquire(timeout=_SPARE_PATIENCE)
+        self._standby_coming = False
         try:
             self._spares.remove(lock)
         except ValueError:
@@ -478,7 +491,7 @@ class Progress:
                 if self._waiting:
                     return None
                 misses += 1
-                if misses % _POLLS_PER_LOOK:
+                if misses % self._polls_per_look:
                     _yield()
                     continue
                 now = self._look()
@@ -498,7 +511,7 @@ class Progress:
                     have_token = token.acquire(blocking=False)
                     if not have_token:
                         return None
-                    misses = _POLLS_PER_LOOK - 1
+                    misses = self._polls_per_look - 1
             return None
         finally:
             self._in_charge = False
@@ -511,7 +524,7 @@ class Progress:
 
     def _pause(self, silence: float) -> float:
         """How long to sleep before the next poll, in proportion to the silence (seconds)."""
-        if silence < _HOT:
+        if silence < self._hot:
             return 0.0
         if self._transport.busy:
             return _LONGEST_BUSY_SLEEP
