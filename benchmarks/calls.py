@@ -2,9 +2,9 @@
 
     mpiexec -n 2 python benchmarks/calls.py [--rounds 5] [--calls 2000]
 
-Each round measures MPI's own pickled ping-pong (``comm.send``/``comm.recv``), then the calls between
-`init_rpc` and `shutdown`.  Printed: the median over all rounds, the lowest and highest median of a
-round, and the ratio to the ping-pong of the same round (median over rounds).
+Each round measures MPI's own pickled ping-pong (``comm.send``/``comm.recv``), then the calls
+between `init_rpc` and `shutdown`.  Printed: the median over all rounds, the lowest and highest
+median of a round, and the ratio to the ping-pong of the same round (median over rounds).
 """
 
 from __future__ import annotations

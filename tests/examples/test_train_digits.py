@@ -22,9 +22,7 @@ pytestmark = pytest.mark.timeout(150)
 OVER_NETWORK = {"MPIR_CVAR_NOLOCAL": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp"}
 
 
-def run(
-    folder: Path, *arguments: str, ranks: int | None = None, network: bool = False
-) -> Finished:
+def run(folder: Path, *arguments: str, ranks: int | None = None, network: bool = False) -> Finished:
     """Run the example in `folder`, on ranks of its own or, without a number, with no launcher."""
     command = [sys.executable, str(SCRIPT), *arguments]
     if ranks is None:

@@ -47,9 +47,7 @@ class _Call(Future):
 
     __slots__ = ("context", "deadline", "pinned", "seconds", "worker")
 
-    def __init__(
-        self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None
-    ) -> None:
+    def __init__(self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None) -> None:
         super().__init__()
         self.worker = worker
         self.context = context
@@ -88,7 +86,12 @@ class Agent:
         self.transport = transport
         self.rrefs = RRefTable(self.rank)
         self.progress = Progress(
-            transport, self._receive, self._tick, crashed, self.name, partial(set_thread_agent, self)
+            transport,
+            self._receive,
+            self._tick,
+            crashed,
+            self.name,
+            partial(set_thread_agent, self),
         )
         self.calls_made = 0
         self.calls_served = 0
@@ -426,9 +429,7 @@ class Agent:
 
         return run
 
-    def _serve_task(
-        self, message: Message, serve: Callable[[Message], None]
-    ) -> Callable[[], None]:
+    def _serve_task(self, message: Message, serve: Callable[[Message], None]) -> Callable[[], None]:
         self._executing.add(message)
         with self._counting:
             self.calls_served += 1
@@ -524,9 +525,7 @@ class Agent:
 
     def _counts(self) -> Counts:
         # Activity before counts: what was active and has ended has counted its messages.
-        active = bool(
-            self._executing or self._calls or self.rrefs.dropped or self.transport.busy
-        )
+        active = bool(self._executing or self._calls or self.rrefs.dropped or self.transport.busy)
         with self._counting:
             sent = self._sent
         return Counts(sent, self._received, active)

@@ -217,10 +217,9 @@ class Future(Completion):
                 self._value = decode()
             except Exception as error:
                 self._error = error
-                # Without this frame, which holds the future.
-                self._trace = error.__traceback__ and error.__traceback__.tb_next
-                error.__traceback__ = None
+                self._trace = error.__traceback__
             self._decode = None
+            del self  # see `result_now`
 
     def when_done(self, run: Callable[[], None]) -> None:
         """Call `run` once done: now, or under this thread's context on a serving thread."""

@@ -36,7 +36,7 @@ class MPIRpcBackendOptions:
 
     def problem(self) -> str | None:
         """What is wrong with the options; None if nothing is."""
-        timeout = self.rpc_timeout
+        timeout: object = self.rpc_timeout
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout < 0:
             return f"rpc_timeout must be a number of seconds, 0 or more, got {timeout!r}"
         if self.switch_interval is not None and not self.switch_interval > 0:

@@ -171,7 +171,7 @@ class _Packer:
         self._buffers.append(view)
 
     def reduce_tensor(self, tensor: Tensor) -> tuple[Any, ...]:
-        array = tensor._array
+        array: Any = tensor._array
         if tensor._requires_grad:
             tensors = self._tensors
             number = len(tensors)

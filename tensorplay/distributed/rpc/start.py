@@ -43,10 +43,7 @@ def agree(
     if name is None:
         name = f"worker{transport.rank}"
     problem = check_name(name) or options.problem() or _disagreement(transport, rank, world_size)
-    claims = [
-        _Claim(*claim)
-        for claim in transport.allgather((name, PROTOCOL_VERSION, problem))
-    ]
+    claims = [_Claim(*claim) for claim in transport.allgather((name, PROTOCOL_VERSION, problem))]
     problems = [f"rank {i}: {claim.problem}" for i, claim in enumerate(claims) if claim.problem]
     if problems:
         raise ValueError("init_rpc: " + "; ".join(problems))

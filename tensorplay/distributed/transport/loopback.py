@@ -104,9 +104,7 @@ class LoopbackTransport(Transport):
         if weather.hold and chance() < weather.hold:
             return None
         lanes = [
-            lane
-            for source in range(self.size)
-            if (lane := self._world.lane(source, self.rank))
+            lane for source in range(self.size) if (lane := self._world.lane(source, self.rank))
         ]
         if not lanes:
             return None

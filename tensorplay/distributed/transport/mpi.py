@@ -179,7 +179,7 @@ class MPITransport(Transport):
                 raise
             message.on_failure(
                 message,
-                RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}")
+                RuntimeError(f"MPI could not send a message to rank {message.peer}: {error}"),
             )
 
     def _start_transfers(self, message: Message, frame: bytes, bulk: list[Any]) -> None:

@@ -259,8 +259,6 @@ class Progress:
         `mine` tells which tasks this thread may execute itself, since it is waiting for them.
         Returns whether it is done.
         """
-        if completion.is_done:
-            return True
         lock = _own.lock
         waiting = self._waiting
         waiting.add(lock)
@@ -286,8 +284,8 @@ class Progress:
                         seconds = min(seconds, deadline - time.monotonic())
                     if seconds > 0:
                         completion.park(lock, seconds)
-                if deadline is not None and not completion.is_done and time.monotonic() >= deadline:
-                    return False
+                if deadline is not None and time.monotonic() >= deadline:
+                    return completion.is_done
             return True
         finally:
             waiting.discard(lock)

@@ -403,7 +403,7 @@ def test_a_send_function_whose_message_cannot_be_sent_is_taken_back() -> None:
             send = agent.transport.send
 
             def refuse(message: Any) -> None:
-                message.on_failure(RuntimeError("the network is down"))
+                message.on_failure(message, RuntimeError("the network is down"))
 
             agent.transport.send = refuse  # type: ignore[method-assign]
             try:

@@ -101,7 +101,7 @@ def test_errors_of_construction_surface_at_construction() -> None:
     def program() -> None:
         with pytest.raises(KeyError, match="why"):
             RemoteModule("worker1", fail, ("why",))
-        with pytest.raises(ValueError, match="returns an instance of <class nn.Module>"):
+        with pytest.raises(ValueError, match=r"returns an instance of <class nn\.Module>"):
             RemoteModule("worker1", dict)
         with pytest.raises(TypeError):
             RemoteModule("worker1", Scale)

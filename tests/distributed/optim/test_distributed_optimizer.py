@@ -85,7 +85,10 @@ def test_steps_are_those_of_one_process(optimizer: Any, options: dict[str, Any])
 
 def test_a_parameter_without_a_gradient_in_the_context_stays() -> None:
     def program() -> None:
-        used, unused = RemoteModule("worker1", Unused, (2.0,)), RemoteModule("worker2", Line, (3.0,))
+        used, unused = (
+            RemoteModule("worker1", Unused, (2.0,)),
+            RemoteModule("worker2", Line, (3.0,)),
+        )
         rrefs = used.remote_parameters() + unused.remote_parameters()
         optimizer = DistributedOptimizer(tp.optim.SGD, rrefs, lr=1.0, momentum=0.9)
         for factor in (1.0, 10.0):
@@ -107,7 +110,7 @@ def test_errors_of_making_it_and_of_using_it_are_raised() -> None:
         rrefs = module.remote_parameters()
         with pytest.raises(TypeError):
             DistributedOptimizer(tp.optim.SGD, rrefs, no_such_option=1)
-        with pytest.raises(ValueError, match="lr|learning rate"):
+        with pytest.raises(ValueError, match=r"lr|learning rate"):
             DistributedOptimizer(tp.optim.SGD, rrefs, lr=-1.0)
         with pytest.raises(AttributeError):
             DistributedOptimizer(tp.optim.SGD, [tp.zeros(1)], lr=0.1)
