@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.distributed.autograd.container import thread
+from tensorplay.distributed.autograd.container import KeptGradients, thread
 from tensorplay.distributed.autograd.session import current_session, session_or_none
-from tensorplay.distributed.rpc.current import current_agent
 from tensorplay.distributed.transport.wire import NO_CONTEXT
 from tensorplay.tensor import Tensor
 
 
 class _Entered(threading.local):
-    """The context that this thread entered last: its gradients can be read until the next."""
+    """What is kept of the context that this thread has left last, until it enters the next."""
 
-    last: int = NO_CONTEXT
+    kept: KeptGradients | None = None
 
 
 _entered = _Entered()
@@ -60,10 +59,10 @@ class context:
                 "Already have an autograd context id for this thread: "
                 f"{thread.context}. Contexts cannot be nested."
             )
-        session.container.forget_gradients(_entered.last)
+        _entered.kept = None
         self._session = session
         self._context = session.container.new()
-        thread.context = _entered.last = self._context.id
+        thread.context = self._context.id
         return self._context.id
 
     def __exit__(
@@ -72,12 +71,15 @@ class context:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        container, exchange = self._session
         context = self._context
         thread.context = NO_CONTEXT
-        if kind is None:
-            current_agent().wait_for_calls(context.id)
-        self._session.container.keep_gradients(context)
-        self._session.exchange.release(context.id)
+        try:
+            if kind is None:
+                exchange.wait_for_calls(context.id)
+        finally:
+            _entered.kept = container.keep_gradients(context)
+            exchange.release(context.id)
 
 
 def backward(
@@ -143,7 +145,7 @@ def get_gradients(context_id: int | None = None) -> dict[Tensor, Tensor]:
     Args:
         context_id: The context's id; within its block it may be left out.  After the block, the
             gradients can still be read by the worker that opened it, until the thread that did
-            opens another.
+            opens another or ends.
 
     Returns:
         A new dict from leaf to gradient.  The gradients are the context's own: what is written to

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tensorplay.autograd.grad_mode import grad_mode
 from tensorplay.distributed.autograd.context import DistAutogradContext
@@ -32,6 +33,13 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
+class KeptGradients:
+    """The gradients of a context that has been left."""
+
+    def __init__(self, grads: dict[Tensor, Tensor]) -> None:
+        self.grads = grads
+
+
 class Container:
     """All contexts of one worker.  Implements `rpc.messages.Recorder`."""
 
@@ -44,8 +52,8 @@ class Container:
         self._lock = threading.Lock()
         self._contexts: dict[int, DistAutogradContext] = {}
         self._released: OrderedDict[int, None] = OrderedDict()
-        #: Gradient maps of contexts that their threads have left: id to map.
-        self._left: dict[int, dict[Tensor, Tensor]] = {}
+        #: Gradients of contexts that their threads have left; these hold them.
+        self._left: WeakValueDictionary[int, KeptGradients] = WeakValueDictionary()
         self.exchange: Exchange | None = None
 
     def __len__(self) -> int:
@@ -99,21 +107,19 @@ class Container:
                 context.released = True
         return context
 
-    def keep_gradients(self, context: DistAutogradContext) -> None:
-        """Let the gradients of a context that is being left be read a little longer."""
+    def keep_gradients(self, context: DistAutogradContext) -> KeptGradients:
+        """Let the gradients of a context that is being left be read while its thread holds this."""
+        kept = KeptGradients(context.grads)
         with self._lock:
-            self._left[context.id] = context.grads
-
-    def forget_gradients(self, context_id: int) -> None:
-        """The thread that left that context enters another."""
-        with self._lock:
-            self._left.pop(context_id, None)
+            self._left[context.id] = kept
+        return kept
 
     def gradients(self, context_id: int) -> dict[Tensor, Tensor]:
         """A copy of the gradient map of a context that is open, or was left last by its thread."""
-        left = self._left.get(context_id)
+        with self._lock:
+            left = self._left.get(context_id)
         if left is not None:
-            return dict(left)
+            return dict(left.grads)
         context = self.retrieve(context_id)
         with context.lock:
             return dict(context.grads)
@@ -191,5 +197,7 @@ class Container:
     def close(self) -> None:
         with self._lock:
             self._contexts.clear()
+            for left in self._left.values():
+                left.grads = {}
             self._left.clear()
         thread.context = NO_CONTEXT

@@ -342,6 +342,10 @@ class Exchange:
 
     # -- release ---------------------------------------------------------------------------------
 
+    def wait_for_calls(self, context_id: int) -> None:
+        """Wait until the calls that this worker has made in a context are answered."""
+        self._agent.wait_for_calls(context_id)
+
     def release(self, context_id: int, source: int | None = None) -> None:
         """Forget a context here, and everywhere by way of those that this worker knows.
 

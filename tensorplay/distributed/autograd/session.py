@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+from typing import NamedTuple
 
 from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.exchange import Exchange
@@ -11,21 +11,24 @@ from tensorplay.distributed.rpc.current import agent_or_none, current_agent
 from tensorplay.distributed.rpc.messages import Recorder, register_recorder
 
 
-class Session:
+class Session(NamedTuple):
     """Contexts and passes of one agent."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.container = Container(agent.rank)
-        self.exchange = Exchange(agent, self.container)
-        self.container.exchange = self.exchange
-
-
-_sessions: weakref.WeakKeyDictionary[Agent, Session] = weakref.WeakKeyDictionary()
+    container: Container
+    exchange: Exchange
 
 
 def _begin(agent: Agent) -> Recorder:
-    session = _sessions[agent] = Session(agent)
-    return session.container
+    container = Container(agent.rank)
+    container.exchange = Exchange(agent, container)
+    return container
+
+
+def _session_of(agent: Agent) -> Session:
+    container = agent.recorder
+    assert isinstance(container, Container)
+    assert container.exchange is not None
+    return Session(container, container.exchange)
 
 
 def current_session() -> Session:
@@ -34,13 +37,13 @@ def current_session() -> Session:
     Raises:
         RuntimeError: RPC has not been initialised.
     """
-    return _sessions[current_agent()]
+    return _session_of(current_agent())
 
 
 def session_or_none() -> Session | None:
     """Like `current_session`, but None where RPC is not up."""
     agent = agent_or_none()
-    return None if agent is None else _sessions[agent]
+    return None if agent is None else _session_of(agent)
 
 
 register_recorder(_begin)

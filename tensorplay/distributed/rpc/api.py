@@ -94,11 +94,12 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
         RpcTimeoutError: The others were not ready in time.
     """
     agent = current_agent()
+    completed = False
     try:
         if graceful:
             agent.join(timeout)
+            completed = True
     finally:
-        completed = graceful and sys.exc_info()[0] is None
         agent.close(graceful=completed)
         set_process_agent(None)
         if _switch_interval_before:

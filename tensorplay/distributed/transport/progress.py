@@ -384,6 +384,7 @@ class Progress:
                     task = self._poll_to_serve(lock)
                     if task is not None:
                         task()
+                        task = None  # whatever it has worked on may be freed
                     looked_at = None
                 elif self._standby_role.acquire(blocking=False):
                     looked_at = self._stand_by(lock)

@@ -1,0 +1,200 @@
+"""Nobody leaves before all have finished, or all who wait are told why."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from distributed.rpc.called import HARSH, LIMIT, Gate, Thing, here, on_first, pass_gate
+from harness.loopback import run_world
+from tensorplay.distributed import rpc
+from tensorplay.distributed.rpc.agent import Agent
+from tensorplay.distributed.rpc.current import set_thread_agent
+from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
+from tensorplay.distributed.rpc.worker import WorkerInfo
+from tensorplay.distributed.transport.loopback import LoopbackWorld, Weather
+
+# -- shutdown --------------------------------------------------------------------------------------
+
+reached: list[int] = []
+
+
+def chain(depth: int, size: int) -> None:
+    """Send a call that nobody waits for, which does the same."""
+    time.sleep(0.002)
+    reached.append(depth)
+    if depth:
+        rpc.rpc_async((here() + 1) % size, chain, args=(depth - 1, size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_chain_of_calls_that_nobody_waits_for_ends_before_anybody_leaves(size: int) -> None:
+    for weather in (Weather(), HARSH):
+        reached.clear()
+        on_first(size, lambda: chain(30, size), weather=weather)
+        assert reached == list(range(30, -1, -1))
+
+
+def test_callbacks_that_call_end_before_anybody_leaves() -> None:
+    ran: list[int] = []
+
+    def program() -> None:
+        def more(future: rpc.Future) -> None:
+            time.sleep(0.01)
+            ran.append(rpc.rpc_sync(1, here))
+
+        for _ in range(5):
+            rpc.rpc_async(1, here).add_done_callback(more)
+
+    on_first(2, program)
+    assert ran == [1] * 5
+
+
+def test_worker_that_has_finished_serves_until_all_have() -> None:
+    def program(rank: int) -> None:
+        if rank == 0:
+            for _ in range(20):
+                time.sleep(0.005)
+                assert [rpc.rpc_sync(to, here) for to in range(4)] == [0, 1, 2, 3]
+
+    run_world(4, program)
+
+
+def test_call_without_an_agent() -> None:
+    for call in (
+        lambda: rpc.rpc_sync(0, here),
+        lambda: rpc.rpc_async("worker0", here),
+        lambda: rpc.remote(0, here),
+        lambda: rpc.RRef(1),
+        rpc.get_worker_info,
+        rpc.shutdown,
+    ):
+        with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+            call()
+
+
+class Cluster:
+    """Workers that a test shuts down in its own way."""
+
+    def __init__(self, size: int) -> None:
+        world = LoopbackWorld(size)
+        options = MPIRpcBackendOptions(rpc_timeout=LIMIT, switch_interval=None)
+        infos = [WorkerInfo(f"worker{rank}", rank) for rank in range(size)]
+        self.crashes: list[BaseException] = []
+        self.agents = [
+            Agent(infos, world.transport(rank), options, self.crashes.append)
+            for rank in range(size)
+        ]
+        for agent in self.agents:
+            agent.start()
+
+    def become(self, rank: int) -> Agent:
+        set_thread_agent(self.agents[rank])
+        return self.agents[rank]
+
+    def close(self) -> None:
+        for agent in self.agents:
+            agent.close(graceful=False)
+        set_thread_agent(None)
+        assert self.crashes == []
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster(3)
+    yield cluster
+    cluster.close()
+
+
+def test_shutdown_that_takes_too_long_names_who_is_missing(cluster: Cluster) -> None:
+    thread = threading.Thread(target=suppressed(cluster.agents[1].join), args=(0.2,))
+    thread.start()
+    with pytest.raises(rpc.RpcTimeoutError, match=r"longer than 0.2 s; not there yet: worker2"):
+        cluster.agents[0].join(0.2)
+    thread.join(LIMIT)
+
+
+def suppressed(function: Callable[..., Any]) -> Callable[..., None]:
+    def run(*args: Any) -> None:
+        try:
+            function(*args)
+        except rpc.RpcTimeoutError:
+            return
+
+    return run
+
+
+def test_shutdown_that_takes_too_long_because_somebody_works(cluster: Cluster, gate: Gate) -> None:
+    cluster.become(0)
+    rpc.rpc_async(1, pass_gate, args=(gate.name,))
+    assert gate.waiting.acquire(timeout=LIMIT)
+    threads = [
+        threading.Thread(target=suppressed(agent.join), args=(0.2,)) for agent in cluster.agents[1:]
+    ]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(rpc.RpcTimeoutError, match=r"longer than 0.2 s; others still work"):
+        cluster.agents[0].join(0.2)
+    for thread in threads:
+        thread.join(LIMIT)
+    gate.event.set()
+
+
+def test_calls_unanswered_at_an_abrupt_end_fail_with_all_that_hangs_on_them(
+    cluster: Cluster, gate: Gate
+) -> None:
+    agent = cluster.become(0)
+    future = rpc.rpc_async(1, pass_gate, args=(gate.name,))
+    then = future.then(lambda f: f.wait())
+    later = then.then(lambda f: f.wait())
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        set_thread_agent(agent)
+        try:
+            later.wait()
+        except RuntimeError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert gate.waiting.acquire(timeout=LIMIT)
+    agent.close(graceful=False)
+    for unanswered in (future, then, later):
+        with pytest.raises(RuntimeError, match="RPC was shut down before this call was answered"):
+            unanswered.wait()
+    thread.join(LIMIT)
+    assert len(raised) == 1
+    gate.event.set()
+
+
+def test_agent_that_is_closed_takes_no_calls(cluster: Cluster) -> None:
+    agent = cluster.become(0)
+    rref = rpc.remote(1, Thing)
+    own = rpc.RRef(1)
+    rref.to_here()
+    agent.close(graceful=False)
+    for call in (lambda: rpc.rpc_sync(1, here), lambda: rpc.remote(0, here), rref.to_here):
+        with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+            call()
+    assert own.is_owner()
+
+
+def test_reference_after_shutdown_raises() -> None:
+    rrefs: list[Any] = []
+
+    def program() -> None:
+        rref = rpc.remote(1, Thing)
+        rref.to_here()
+        rrefs.append(rref)
+        rrefs.append(rpc.RRef(1))
+
+    on_first(2, program)
+    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+        rrefs[0].to_here()
+    for rref in rrefs:
+        assert "RRef" in repr(rref)
