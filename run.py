@@ -282,6 +282,9 @@ def main() -> None:
     environment = prepare(options.mpi, options.command)
     if options.command == "train":
         script = os.path.relpath(CHECKOUT / "examples" / "train_digits.py")
+        if sys.stderr.isatty():
+            # The launcher may hide the terminal from its ranks.
+            rest = ["--progress", "bar", *rest]
         command = [*environment.launcher, "-n", str(options.n), environment.python, script, *rest]
     else:
         runner = str(CHECKOUT / "tests" / "run_all.py")

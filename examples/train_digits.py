@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def train(
     history = History()
     began = time.perf_counter()
     test_x = tp.tensor(digits.test_x, dtype=getattr(tp, args.dtype))
-    for epoch in show_progress(args.epochs, history):
+    for epoch in show_progress(args, history):
         for inputs, labels in batches(
             digits, args.batch_size, args.micro_batches, args.dtype, args.seed + epoch
         ):
@@ -187,26 +188,29 @@ def train(
     return history
 
 
-def show_progress(epochs: int, history: History) -> Iterator[int]:
-    """Count the epochs, and show how it goes."""
-    bar = None
-    if sys.stderr.isatty():
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            print("(install tqdm for a progress bar)")
-        else:
-            bar = tqdm(total=epochs, unit="epoch")
-    for epoch in range(epochs):
+def show_progress(args: argparse.Namespace, history: History) -> Iterator[int]:
+    """Count the epochs, and show how it goes: a bar, or a line every few epochs."""
+    wanted = args.progress == "bar" or (args.progress == "auto" and sys.stderr.isatty())
+    bar = make_bar(args.epochs) if wanted else None
+    for epoch in range(args.epochs):
         yield epoch
-        loss = history.losses[-1]
+        loss, accuracy = history.losses[-1], history.accuracy
         if bar is not None:
-            bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{history.accuracy:.1%}")
+            bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{accuracy:.1%}", refresh=False)
             bar.update()
-        elif (epoch + 1) % max(1, epochs // 10) == 0:
-            print(f"epoch {epoch + 1:3d}  loss {loss:.4f}  held out {history.accuracy:.1%}")
+        elif (epoch + 1) % max(1, args.epochs // 10) == 0:
+            print(f"epoch {epoch + 1:3d}  loss {loss:.4f}  held out {accuracy:.1%}", flush=True)
     if bar is not None:
         bar.close()
+
+
+def make_bar(epochs: int) -> Any:
+    """A progress bar; None if tqdm is not installed."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=epochs, unit="epoch", ncols=100)
 
 
 def show_table(history: History, rows: list[tuple[str, int, int]]) -> None:
@@ -286,6 +290,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--local", action="store_true", help="one process, no remote calls")
+    parser.add_argument(
+        "--progress",
+        choices=["auto", "bar", "lines"],
+        default="auto",
+        help="auto: a bar if stderr is a terminal, which launchers may hide from their ranks",
+    )
     parser.add_argument("--losses", type=Path, help="write each step's loss there, as JSON")
     parser.add_argument(
         "--picture", type=Path, default=Path("train_digits.png"), help="where the loss curve goes"
