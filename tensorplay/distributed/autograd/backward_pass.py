@@ -230,10 +230,13 @@ def _second_time(message_id: int) -> str:
 
 
 class Closure:
-    """On the starting worker: whose reports are still to come."""
+    """On the starting worker: whose reports are still to come.
 
-    def __init__(self, starter: int) -> None:
-        self._expected = {starter}
+    `known` are workers that it will name in its own report.
+    """
+
+    def __init__(self, starter: int, known: Iterable[int] = ()) -> None:
+        self._expected = {starter, *known}
         self._reported: set[int] = set()
 
     def report(self, rank: int, known: Iterable[int]) -> bool:

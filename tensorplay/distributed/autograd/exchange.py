@@ -41,8 +41,8 @@ Task = Callable[[], None]
 class _Started:
     """A pass that this worker has started."""
 
-    def __init__(self, rank: int) -> None:
-        self.closure = Closure(rank)
+    def __init__(self, rank: int, known: set[int]) -> None:
+        self.closure = Closure(rank, known)
         self.result = Future()
 
 
@@ -87,7 +87,7 @@ class Exchange:
         """
         with context.starting:
             pass_id = next(self._pass_ids)
-            started = self._started[pass_id] = _Started(self._rank)
+            started = self._started[pass_id] = _Started(self._rank, context._known_worker_ids())
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
                 runner, begin = self._take_part(
@@ -114,7 +114,9 @@ class Exchange:
                 self._started.pop(pass_id, None)
 
     def _names(self, ranks: frozenset[int]) -> str:
-        return ", ".join(self._agent.workers[rank].name for rank in sorted(ranks)) or "none"
+        # This worker waits for the others, if there are any.
+        others = ranks - {self._rank} or ranks
+        return ", ".join(self._agent.workers[rank].name for rank in sorted(others))
 
     @property
     def running(self) -> int:

@@ -263,9 +263,7 @@ class Agent:
         message.call = number = next(self._numbers)
         message.grad_count = len(packed.tensors)
         self._calls[number] = call
-        if call.deadline < self._first_deadline:
-            with self._deadline_lock:
-                self._first_deadline = min(call.deadline, self._first_deadline)
+        self._note_deadline(call.deadline)
         try:
             if context != NO_CONTEXT:
                 message.context = context
@@ -381,12 +379,19 @@ class Agent:
                     self._expired_pins[number] = call.pinned
                     call.pinned = None
                 call.finish(failure=partial(self._timeout_error, call.seconds, call.worker))
+        # Calls are entered before their deadlines are noted.  So what is entered before the look
+        # at all of them is noted below, and what is entered later notes its own.
         with self._deadline_lock:
-            # A call is entered before its deadline is compared with this one: it is among those
-            # looked at, or else it waits for the lock.
             self._first_deadline = float("inf")
-            deadlines = [call.deadline for call in list(self._calls.values())]
-            self._first_deadline = min(deadlines, default=float("inf"))
+        for call in list(self._calls.values()):
+            self._note_deadline(call.deadline)
+
+    def _note_deadline(self, deadline: float) -> None:
+        if deadline < self._first_deadline:
+            # Nothing is allocated in here: no finaliser can run, which might make a call.
+            with self._deadline_lock:
+                if deadline < self._first_deadline:
+                    self._first_deadline = deadline
 
     def _timeout_error(self, seconds: float, worker: int) -> RpcTimeoutError:
         return RpcTimeoutError(

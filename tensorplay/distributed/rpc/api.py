@@ -18,9 +18,11 @@ from tensorplay.distributed.rpc.options import (
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.start import agree
 from tensorplay.distributed.rpc.worker import WorkerInfo
-from tensorplay.distributed.transport import mpi
+from tensorplay.distributed.transport import Transport, mpi
 
 _switch_interval_before: list[float] = []
+#: Kept for good: MPI may still write into their memory.
+_abandoned: list[Transport] = []
 
 
 def is_available() -> bool:
@@ -90,10 +92,15 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
         timeout: Seconds; 0 for no limit.
 
     Raises:
-        RuntimeError: RPC has not been initialised.
+        RuntimeError: RPC has not been initialised, or a function that is being served calls this.
         RpcTimeoutError: The others were not ready in time.
     """
     agent = current_agent()
+    if agent.progress.serves_here:
+        raise RuntimeError(
+            f"shutdown() on worker {agent.name!r} was called by a function that is being served, or "
+            "by a callback: it would wait for itself. Let the program call it"
+        )
     completed = False
     try:
         if graceful:
@@ -106,6 +113,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:
             agent.transport.close()
+        else:
+            _abandoned.append(agent.transport)
 
 
 def rpc_sync(

@@ -18,7 +18,8 @@ _log = logging.getLogger("tensorplay")
 _PARK_LIMIT = 0.25
 
 # Guards the step from "not done" to "done" of all futures; held for a few instructions only.
-_step = threading.Lock()
+# Re-entrant: a finaliser that makes calls may run in between.
+_step = threading.RLock()
 
 
 class Future(Completion):

@@ -24,7 +24,8 @@ class RRefTable:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._ids = itertools.count()
-        self._lock = threading.Lock()
+        # Re-entrant: a finaliser that makes references may run while it is held.
+        self._lock = threading.RLock()
         self._owner = Owner()
         self._values: dict[RRefId, Future] = {}
         self.dropped: deque[tuple[int, RRefId, int]] = deque()

@@ -151,6 +151,15 @@ class _Packer:
         try:
             self._pickler.dump(value)
             packed.finish(file.getvalue())
+        except (AttributeError, pickle.PicklingError) as error:
+            packed.discard()
+            text = str(error)
+            if "local object" in text or "not found as" in text:
+                raise pickle.PicklingError(
+                    f"Can't pickle what other workers could not find by its name: {text}. Define "
+                    "functions and classes that are sent at the top level of a module"
+                ) from error
+            raise
         except BaseException:
             packed.discard()
             raise

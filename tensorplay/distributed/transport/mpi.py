@@ -106,7 +106,8 @@ class MPITransport(Transport):
         self.crowded = _is_crowded(comm, mpi)
         self._any_source = mpi.ANY_SOURCE
         self._any_tag = mpi.ANY_TAG
-        self._tag_limit = int(self._frames.Get_attr(mpi.TAG_UB))
+        # Only the predefined communicator is sure to have this attribute (MPI 4.1, section 9.1.2).
+        self._tag_limit = int(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB))
         self._lock = threading.Lock()
         self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
         # Sends under way, oldest first: the request, and what it must keep alive.

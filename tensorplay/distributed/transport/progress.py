@@ -205,6 +205,11 @@ class Progress:
             self._queue.popleft()()
 
     @property
+    def serves_here(self) -> bool:
+        """Whether this thread is a serving thread."""
+        return threading.current_thread() in self._threads
+
+    @property
     def thread_count(self) -> int:
         """Serving threads alive."""
         return len(self._threads)

@@ -611,33 +611,39 @@ def test_gradients_taken_over_are_not_shared() -> None:
 
 # -- mistakes --------------------------------------------------------------------------------------
 
-MISTAKES: dict[str, tuple[Callable[[int], Any], type[Exception], str]] = {
-    "no id": (lambda c: dist_autograd.backward(None, leaf().sum()), TypeError, "context_id"),  # type: ignore[arg-type]
-    "a tensor as id": (lambda c: dist_autograd.backward(leaf().sum(), [leaf().sum()]), TypeError, "context_id must be an int"),  # type: ignore[arg-type]
-    "a bool as id": (lambda c: dist_autograd.backward(True, [leaf().sum()]), TypeError, "context_id must be an int"),
-    "no roots": (lambda c: dist_autograd.backward(c, None), TypeError, "roots must be"),  # type: ignore[arg-type]
-    "numbers as roots": (lambda c: dist_autograd.backward(c, [1.0]), TypeError, "roots must be"),  # type: ignore[list-item]
-    "an array as root": (lambda c: dist_autograd.backward(c, np.ones(1)), TypeError, "roots must be"),  # type: ignore[arg-type]
-    "unknown id": (lambda c: dist_autograd.backward(c + 100, [leaf().sum()]), RuntimeError, "Could not find autograd context with id: "),
-    "another worker's id": (lambda c: dist_autograd.backward(1 << 48, [leaf().sum()]), RuntimeError, "Could not find autograd context with id: 281474976710656"),
-    "an empty list": (lambda c: dist_autograd.backward(c, []), RuntimeError, "No tensors provided for gradient computation"),
-    "no grad": (lambda c: dist_autograd.backward(c, [tp.ones(())]), RuntimeError, "requires_grad not set on root"),
-    "one of two": (lambda c: dist_autograd.backward(c, [leaf().sum(), tp.ones(())]), RuntimeError, "requires_grad not set on root"),
-    "a vector": (lambda c: dist_autograd.backward(c, [leaf() * 2]), RuntimeError, "is not a scalar, all roots need to be scalar"),
-    "a leaf": (lambda c: dist_autograd.backward(c, [tp.ones((), requires_grad=True)]), RuntimeError, "leaf and does not have a valid gradient function"),
-}  # fmt: skip
+
+def loss() -> tp.Tensor:
+    return leaf().sum()
+
+
+#: What `backward` is called with, given a context's id; what it raises, and what that says.
+MISTAKES: dict[str, tuple[Callable[[int], tuple[Any, Any]], type[Exception], str]] = {
+    "no id": (lambda c: (None, loss()), TypeError, "context_id must be an int"),
+    "a tensor as id": (lambda c: (loss(), loss()), TypeError, "context_id must be an int"),
+    "a bool as id": (lambda c: (True, loss()), TypeError, "context_id must be an int"),
+    "no roots": (lambda c: (c, None), TypeError, "roots must be a Tensor or a list"),
+    "a number": (lambda c: (c, [1.0]), TypeError, "roots must be a Tensor or a list"),
+    "an array": (lambda c: (c, np.ones(1)), TypeError, "roots must be a Tensor or a list"),
+    "unknown id": (lambda c: (c + 100, loss()), RuntimeError, "autograd context with id: "),
+    "elsewhere": (lambda c: (1 << 48, loss()), RuntimeError, "with id: 281474976710656 .it is not"),
+    "an empty list": (lambda c: (c, []), RuntimeError, "No tensors provided for gradient"),
+    "no grad": (lambda c: (c, tp.ones(())), RuntimeError, "requires_grad not set on root"),
+    "one of two": (lambda c: (c, [loss(), tp.ones(())]), RuntimeError, "requires_grad not set"),
+    "a vector": (lambda c: (c, leaf() * 2), RuntimeError, "all roots need to be scalar"),
+    "a leaf": (lambda c: (c, tp.ones((), requires_grad=True)), RuntimeError, "is a leaf"),
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_raises_at_once_and_leaves_the_context_in_order(mistake: str) -> None:
-    call, error, text = MISTAKES[mistake]
+    arguments, error, text = MISTAKES[mistake]
 
     def program() -> None:
         with dist_autograd.context() as context_id:
             x = leaf()
             loss = rpc.rpc_sync(1, twice, args=(x,)).sum()
             with pytest.raises(error, match=text):
-                call(context_id)
+                dist_autograd.backward(*arguments(context_id))
             dist_autograd.backward(context_id=context_id, roots=[loss], retain_graph=False)
             assert values(dist_autograd.get_gradients(context_id), x) == [2.0]
 
@@ -692,9 +698,8 @@ def test_a_local_backward_through_a_call_names_the_right_one() -> None:
         with dist_autograd.context() as context_id:
             x = leaf()
             loss = rpc.rpc_sync(1, twice, args=(x,)).sum()
-            for call in (loss.backward, lambda: tp.autograd.grad(loss, x)):
-                with pytest.raises(RuntimeError, match=r"distributed\.autograd\.backward"):
-                    call()
+            with pytest.raises(RuntimeError, match=r"distributed\.autograd\.backward"):
+                loss.backward()
             dist_autograd.backward(context_id, loss)
             assert x.grad is None
 

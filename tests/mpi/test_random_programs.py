@@ -1,0 +1,41 @@
+"""Random programs over the ranks of an MPI job give the gradients of one process."""
+
+from __future__ import annotations
+
+import pytest
+
+from distributed.autograd.driving import eventually, left_over
+from distributed.autograd.program_runs import check_program
+from mpi.conftest import RpcWorld
+from tensorplay.distributed import rpc
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+#: Programs for each world; each gets others.
+COUNT = 100
+
+
+def nothing_left(world: RpcWorld) -> None:
+    for rank in world.everybody:
+        eventually(lambda rank=rank: rpc.rpc_sync(rank, left_over) == (0, 0))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "count",
+    [COUNT, pytest.param(5000, marks=[pytest.mark.soak, pytest.mark.timeout(900)])],
+)
+def test_random_programs(world: RpcWorld, count: int) -> None:
+    rpc.init_rpc()
+    if world.rank == 0:
+        for seed in range(count):
+            check_program(seed, world.size)
+        nothing_left(world)
+    rpc.shutdown()
+
+
+def test_random_programs_that_all_ranks_drive_at_once(world: RpcWorld) -> None:
+    rpc.init_rpc()
+    for seed in range(world.rank, COUNT, world.size):
+        check_program(10_000 + seed, world.size)
+    nothing_left(world)
+    rpc.shutdown()
