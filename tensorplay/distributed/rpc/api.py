@@ -98,8 +98,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     agent = current_agent()
     if agent.progress.serves_here:
         raise RuntimeError(
-            f"shutdown() on worker {agent.name!r} was called by a function that is being served, or "
-            "by a callback: it would wait for itself. Let the program call it"
+            f"shutdown() on worker {agent.name!r} was called by a function that is being served, "
+            "or by a callback: it would wait for itself. Let the program call it"
         )
     completed = False
     try:

@@ -162,6 +162,8 @@ class Progress:
         self._spin = _CROWDED_SPIN if crowded else _SPIN
         self._polls_per_look = _CROWDED_POLLS_PER_LOOK if crowded else _POLLS_PER_LOOK
         self._token = threading.Lock()
+        # Parking lock of the thread that has the token.
+        self._poller: Any = None
         #: Parking locks of the threads inside `wait`.
         self._waiting: set[Any] = set()
         #: Tasks for serving threads.
@@ -265,6 +267,12 @@ class Progress:
         Returns whether it is done.
         """
         lock = _own.lock
+        if self._poller is lock and not completion.is_done:
+            # Only a finaliser can come here, run by the collector in the middle of polling.
+            raise RuntimeError(
+                "a finaliser waits for a call on the thread that polls for the answer: it would "
+                "wait for ever. Finalisers may use rpc_async, and must not wait"
+            )
         waiting = self._waiting
         waiting.add(lock)
         began = self._polls
@@ -272,9 +280,11 @@ class Progress:
         try:
             while not completion.is_done:
                 if not self._stopping and token.acquire(blocking=False):
+                    self._poller = lock
                     try:
                         task = self._poll_for(completion, deadline, lock, mine)
                     finally:
+                        self._poller = None
                         token.release()
                     if task is not None:
                         # Meanwhile others poll.
@@ -475,6 +485,7 @@ class Progress:
         poll = self._transport.poll
         misses = 0
         have_token = True
+        self._poller = lock
         last_message_at = 0.0
         self._in_charge = True
         try:
@@ -505,6 +516,7 @@ class Progress:
                 if seconds:
                     # A thread that begins to wait in the meantime finds the token free; a task
                     # finds this thread among the spare ones.
+                    self._poller = None
                     token.release()
                     have_token = False
                     self._spares.append(lock)
@@ -515,11 +527,13 @@ class Progress:
                     have_token = token.acquire(blocking=False)
                     if not have_token:
                         return None
+                    self._poller = lock
                     misses = self._polls_per_look - 1
             return None
         finally:
             self._in_charge = False
             if have_token:
+                self._poller = None
                 token.release()
             if self._standby_asleep:
                 self._rouse_standby()

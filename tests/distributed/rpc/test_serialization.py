@@ -10,6 +10,7 @@ import functools
 import gc
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -487,10 +488,16 @@ def test_reference_travels_within_messages_only() -> None:
     one_worker(program)
 
 
-def settled() -> int:
-    """Give back what has been dropped; how many values are left."""
+def settled(expected: int) -> int:
+    """Give back what has been dropped; how many values are left.
+
+    A serving thread may be giving something back at the same time: waits for it.
+    """
     agent = current_agent()
     agent.send_drops()
+    deadline = time.monotonic() + 10
+    while len(agent.rrefs) != expected and time.monotonic() < deadline:
+        time.sleep(1e-3)
     return len(agent.rrefs)
 
 
@@ -500,9 +507,9 @@ def test_failed_packing_takes_copies_of_references_back() -> None:
         for _ in range(3):
             with pytest.raises(ValueError, match="cannot"):
                 pack([rref, [rref], Unpicklable()], copy=True)
-        assert settled() == 1
+        assert settled(1) == 1
         del rref
-        assert settled() == 0
+        assert settled(0) == 0
 
     one_worker(program)
 
@@ -515,7 +522,7 @@ def test_references_of_a_message_that_cannot_be_unpacked_are_dropped() -> None:
             with pytest.raises(ValueError, match="invalid literal"):
                 unpack(packed.body, packed.buffers)
         del rref, other, value, packed
-        assert settled() == 0
+        assert settled(0) == 0
 
     one_worker(program)
 
@@ -523,11 +530,11 @@ def test_references_of_a_message_that_cannot_be_unpacked_are_dropped() -> None:
 def test_thousands_of_references_in_one_message() -> None:
     def program() -> None:
         packed = pack([rpc.RRef(number) for number in range(5000)], copy=True)
-        assert settled() == 5000
+        assert settled(5000) == 5000
         got, _ = unpack(packed.body, packed.buffers)
         assert [rref.local_value() for rref in got] == list(range(5000))
         del got
-        assert settled() == 0
+        assert settled(0) == 0
 
     one_worker(program)
 

@@ -77,6 +77,24 @@ def test_call_without_an_agent() -> None:
             call()
 
 
+def shut_down() -> None:
+    rpc.shutdown()
+
+
+def test_shutdown_by_a_served_function_or_a_callback_is_refused() -> None:
+    def program() -> None:
+        with pytest.raises(RuntimeError, match="called by a function that is being served"):
+            rpc.rpc_sync(1, shut_down)
+        future = rpc.Future()
+        then = future.then(lambda f: rpc.shutdown())
+        future.set_result(0)
+        with pytest.raises(RuntimeError, match="called by a function that is being served"):
+            then.wait()
+        assert rpc.rpc_sync(1, here) == 1
+
+    on_first(2, program)
+
+
 class Cluster:
     """Workers that a test shuts down in its own way."""
 

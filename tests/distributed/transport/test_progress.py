@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -407,6 +408,24 @@ def test_error_while_receiving_is_reported(worker: Worker) -> None:
     eventually(lambda: bool(worker.crashes))
     assert [str(error) for error in worker.crashes] == ["broken message"]
     worker.crashes.clear()
+
+
+def test_thread_that_polls_must_not_wait_in_the_middle_of_it(serving: Worker) -> None:
+    # As a finaliser might, that the collector runs at a bad moment.
+    errors: list[str] = []
+
+    def message(done: Completion) -> None:
+        try:
+            serving.progress.wait(Completion(), time.monotonic() + LIMIT)
+        except RuntimeError as error:
+            errors.append(str(error))
+        done.complete()
+
+    for wait in (serving.progress.rest, serving.progress.wait):
+        done = Completion()
+        serving.transport.inbox.append(functools.partial(message, done))
+        assert wait(done, time.monotonic() + LIMIT)
+    assert ["a finaliser waits" in error for error in errors] == [True, True]
 
 
 def test_error_of_a_task_is_reported(worker: Worker) -> None:
