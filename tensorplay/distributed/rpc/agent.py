@@ -11,7 +11,6 @@ as a task (see `transport.progress`).
 from __future__ import annotations
 
 import itertools
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
-from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, describe, rebuild
+from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
@@ -28,6 +27,7 @@ from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import Packed, pack, receive_references, unpack
+from tensorplay.distributed.rpc.server import LOCAL_ID, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Message, Progress, Transport
@@ -35,9 +35,6 @@ from tensorplay.distributed.transport.wire import NO_CONTEXT
 
 #: Seconds that serving threads get to end at shutdown.
 _STOP_PATIENCE = 5.0
-
-# A CREATE begins with the id of the value: it must be known even if the rest cannot be unpickled.
-_LOCAL_ID = struct.Struct("<Q")
 
 Handler = Callable[[Message], Callable[[], None] | None]
 
@@ -69,7 +66,7 @@ class Agent:
 
     Attributes:
         calls_made: Calls sent from here.
-        calls_served: Calls executed here.
+        closed: No calls are made or served any more.
     """
 
     def __init__(
@@ -94,7 +91,6 @@ class Agent:
             partial(set_thread_agent, self),
         )
         self.calls_made = 0
-        self.calls_served = 0
         self._by_name = {info.name: info for info in self.workers}
         self._numbers = itertools.count(1)
         self._calls: dict[int, _Call] = {}
@@ -103,25 +99,21 @@ class Agent:
         self._deadline_lock = threading.Lock()
         #: References whose values are used by calls that have expired but may still be executed.
         self._expired_pins: dict[int, RRef[Any]] = {}
-        # What this worker is executing; keys are unique objects.
-        self._executing: set[Any] = set()
         self._counting = threading.Lock()
         self._sent = 0
         self._received = 0
         self._termination = Termination(self.rank, transport.size, self._counts)
         self._terminating = threading.Lock()
         self._stopped = Future()
-        self._closed = False
+        self.closed = False
         self._ended = False
         self._handlers: dict[int, Handler] = {
-            messages.CALL: lambda message: self._serve_task(message, self._serve_call),
-            messages.CREATE: lambda message: self._serve_task(message, self._serve_create),
-            messages.FETCH: lambda message: self._serve_task(message, self._serve_fetch),
             messages.REPLY: self._on_reply,
             messages.ERROR: self._on_reply,
             messages.DROP: self._on_drop,
             messages.TERMINATION: self._on_termination,
         }
+        self._server = Server(self)
         self.recorder = make_recorder(self)
 
     def start(self) -> None:
@@ -134,6 +126,11 @@ class Agent:
         It runs on the polling thread: quick, not blocking, no user code; that it returns as a task.
         """
         self._handlers[kind] = handler
+
+    @property
+    def calls_served(self) -> int:
+        """Calls executed here."""
+        return self._server.calls_served
 
     @property
     def calls_outstanding(self) -> int:
@@ -191,7 +188,7 @@ class Agent:
         worker = self.resolve(to).id
         rref_id = self.rrefs.new_id()
         request: Any = (function, *_arguments(args, kwargs))
-        prefix = _LOCAL_ID.pack(rref_id.local_id)
+        prefix = LOCAL_ID.pack(rref_id.local_id)
         creation = self._request(
             messages.CREATE, worker, request, timeout, copy=True, prefix=prefix
         )
@@ -251,7 +248,7 @@ class Agent:
         pinned: RRef[Any] | None = None,
         prefix: bytes = b"",
     ) -> Future:
-        if self._closed:
+        if self.closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
         recorder = self.recorder
         context = recorder.current()
@@ -271,7 +268,7 @@ class Agent:
             if own:
                 with self._counting:
                     self.calls_made += 1
-                self._send_to_self(message)
+                self.send_to_self(message)
             else:
                 message.on_failure = partial(self._not_sent, packed)
                 with self._counting:
@@ -299,7 +296,8 @@ class Agent:
             self._sent += 1
         self.transport.send(message)
 
-    def _send_to_self(self, message: Message) -> None:
+    def send_to_self(self, message: Message) -> None:
+        """Take a message of this worker to itself as if it had come from another."""
         # Serialised like any other, so that the callee gets copies.
         message.buffers = [memoryview(bytearray(buffer)) for buffer in message.buffers]
         task = self._dispatch(message)
@@ -352,7 +350,7 @@ class Agent:
         drops, _ = unpack(message.body, message.buffers)
         for created_on, local_id, exponent in drops:
             self.rrefs.give_back(RRefId(created_on, local_id), exponent)
-        return self._task(partial(self.rrefs.let_go)) if self.rrefs.free else None
+        return self._server.task(partial(self.rrefs.let_go)) if self.rrefs.free else None
 
     def send_drops(self) -> None:
         """Tell owners of the references that are gone."""
@@ -399,24 +397,14 @@ class Agent:
             f"with an error: no answer from worker {self.workers[worker].name!r}"
         )
 
-    # -- serving ---------------------------------------------------------------------------------
+    # -- tasks -----------------------------------------------------------------------------------
 
     def run_soon(self, function: Callable[[], None]) -> None:
         """Have a serving thread run `function`; shutdown waits for it."""
         if self._ended:
             function()
         else:
-            self.progress.submit(self._task(function))
-
-    def _task(self, function: Callable[[], None]) -> Callable[[], None]:
-        self._executing.add(function)
-        return partial(self._run, function)
-
-    def _run(self, function: Callable[[], None]) -> None:
-        try:
-            function()
-        finally:
-            self._executing.discard(function)
+            self.progress.submit(self._server.task(function))
 
     def in_this_context(self, function: Callable[[], None]) -> Callable[[], None]:
         """`function`, to be run elsewhere under the autograd context of this thread."""
@@ -434,103 +422,13 @@ class Agent:
 
         return run
 
-    def _serve_task(self, message: Message, serve: Callable[[Message], None]) -> Callable[[], None]:
-        self._executing.add(message)
-        with self._counting:
-            self.calls_served += 1
-        return partial(self._serve, message, serve)
-
-    def _serve(self, message: Message, serve: Callable[[Message], None]) -> None:
-        if self._closed:
-            self._executing.discard(message)
-            return
-        recorder = self.recorder
-        before = recorder.enter(message.context)
-        try:
-            serve(message)
-        except BaseException as error:
-            self._answer_error(message, error)
-        finally:
-            recorder.leave(before)
-            self._executing.discard(message)
-
-    def _unpack_request(self, message: Message, start: int = 0) -> Any:
-        if message.context != NO_CONTEXT:
-            self.recorder.check(message)
-        request, tensors = unpack(message.body[start:] if start else message.body, message.buffers)
-        if tensors and message.context != NO_CONTEXT:
-            self.recorder.attach(message, tensors)
-        # Memory of the message lives on only in what was made of it.
-        message.body = b""
-        message.buffers = ()
-        return request
-
-    def _serve_call(self, message: Message) -> None:
-        function, args, kwargs = self._unpack_request(message)
-        result = function(*args, **kwargs)
-        self._answer(message, messages.REPLY, result)
-
-    def _serve_create(self, message: Message) -> None:
-        (local_id,) = _LOCAL_ID.unpack_from(message.body)
-        rref_id = RRefId(message.peer, local_id)
-        value = self.rrefs.value_of(rref_id)
-        try:
-            function, args, kwargs = self._unpack_request(message, _LOCAL_ID.size)
-            value.finish(value=function(*args, **kwargs))
-        except BaseException as error:
-            value.finish(failure=partial(rebuild, describe(error, self.name)))
-            raise
-        finally:
-            self.rrefs.made(rref_id)
-        self._answer(message, messages.REPLY, None)
-
-    def _serve_fetch(self, message: Message) -> None:
-        value = self.rrefs.value_of(RRefId(*self._unpack_request(message)))
-        if value.done():
-            self._answer_with(message, value)
-            return
-        # No thread waits for it.
-        key = object()
-        self._executing.add(key)
-
-        def answer() -> None:
-            try:
-                self._answer_with(message, value)
-            except BaseException as error:
-                self._answer_error(message, error)
-            finally:
-                self._executing.discard(key)
-
-        value.when_done(answer)
-
-    def _answer_with(self, message: Message, value: Future) -> None:
-        self._answer(message, messages.REPLY, value.result_now())
-
-    def _answer_error(self, message: Message, error: BaseException) -> None:
-        self._answer(message, messages.ERROR, tuple(describe(error, self.name)))
-
-    def _answer(self, request: Message, kind: int, value: Any) -> None:
-        packed = pack(value, copy=True)
-        answer = Message(kind, request.peer, packed.body, packed.buffers)
-        answer.call = request.call
-        answer.context = request.context
-        answer.grad_count = len(packed.tensors)
-        try:
-            if request.context != NO_CONTEXT and kind == messages.REPLY:
-                self.recorder.record_send(answer, packed.tensors)
-            if request.peer == self.rank:
-                self._send_to_self(answer)
-            else:
-                self.send(answer)
-        except BaseException:
-            packed.discard()
-            raise
-
     # -- shutdown --------------------------------------------------------------------------------
 
     def _counts(self) -> Counts:
         # Activity before counts: what was active and has ended has counted its messages.
-        active = bool(self._executing or self._calls or self.rrefs.dropped or self.transport.busy)
+        active = bool(
+            self._server.executing or self._calls or self.rrefs.dropped or self.transport.busy
+        )
         with self._counting:
             sent = self._sent
         return Counts(sent, self._received, active)
@@ -574,7 +472,7 @@ class Agent:
 
     def close(self, graceful: bool) -> None:
         """Stop serving; calls still unanswered fail."""
-        self._closed = True
+        self.closed = True
         if graceful:
             # The last messages of the termination protocol must have left.
             deadline = time.monotonic() + _STOP_PATIENCE

@@ -11,11 +11,9 @@ from typing import Any
 
 from tensorplay.distributed.rpc.current import agent_or_none
 from tensorplay.distributed.transport import Completion
+from tensorplay.distributed.transport.parking import PARK_LIMIT
 
 _log = logging.getLogger("tensorplay")
-
-#: A parked thread looks for itself after so long (seconds).
-_PARK_LIMIT = 0.25
 
 # Guards the step from "not done" to "done" of all futures; held for a few instructions only.
 # Re-entrant: a finaliser that makes calls may run in between.
@@ -182,10 +180,10 @@ class Future(Completion):
         lock = threading.Lock()
         lock.acquire()
         while not self.is_done:
-            seconds = _PARK_LIMIT if deadline is None else deadline - time.monotonic()
+            seconds = PARK_LIMIT if deadline is None else deadline - time.monotonic()
             if seconds <= 0:
                 return False
-            self.park(lock, min(seconds, _PARK_LIMIT))
+            self.park(lock, min(seconds, PARK_LIMIT))
         return True
 
     def result_now(self) -> Any:

@@ -24,7 +24,7 @@ Invariants:
 4. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
    before it reads `is_done`.  So no wake-up is lost.
 5. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
-   parked thread looks for itself within `_PARK_LIMIT`.
+   parked thread looks for itself within `PARK_LIMIT`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorplay.distributed.transport.base import Transport
+from tensorplay.distributed.transport.parking import PARK_LIMIT, Completion, own, wake
 from tensorplay.distributed.transport.wire import Message
 
 #: After the last message a serving thread goes on polling without sleeping for so long, and a
@@ -63,8 +64,6 @@ _STANDBY_PATIENCE = 0.1
 _SPARE_PATIENCE = 2.0
 #: ... unless there are no more than these.
 _SPARE_THREADS = 2
-#: A parked thread looks for itself after so long (seconds).
-_PARK_LIMIT = 0.25
 #: Polls that bring nothing between looks at the clock, also where ranks share cores ...
 _POLLS_PER_LOOK = 32
 _CROWDED_POLLS_PER_LOOK = 4
@@ -78,54 +77,6 @@ _LONG_WAIT = 1000
 _yield: Callable[[], Any] = ctypes.CDLL(None).sched_yield
 
 Task = Callable[[], None]
-
-
-class Completion:
-    """Something that will be done, once, by any thread; what a waiting thread waits for.
-
-    Attributes:
-        is_done: Whether it is.
-    """
-
-    __slots__ = ("_parked", "is_done")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._parked: list[Any] = []
-
-    def complete(self) -> None:
-        """Mark it done and wake the threads parked on it."""
-        self.is_done = True
-        for lock in tuple(self._parked):
-            _wake(lock)
-
-    def park(self, lock: Any, seconds: float) -> None:
-        """Sleep on this thread's own `lock` until done, woken otherwise, or `seconds` are over."""
-        self._parked.append(lock)
-        try:
-            if not self.is_done:
-                lock.acquire(timeout=seconds)
-        finally:
-            self._parked.remove(lock)
-
-
-def _wake(lock: Any) -> None:
-    # A parking lock is held by its thread except while a wake-up is pending.  Two wakers may race.
-    try:
-        lock.release()
-    except RuntimeError:
-        return
-
-
-class _ThreadLock(threading.local):
-    """Each thread's parking lock, held; releasing it wakes the thread."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
-
-
-_own = _ThreadLock()
 
 
 class Progress:
@@ -237,7 +188,7 @@ class Progress:
             lock = self._standby
             if lock is None:
                 return False
-        _wake(lock)
+        wake(lock)
         return True
 
     def _spawn(self) -> None:
@@ -266,7 +217,7 @@ class Progress:
         `mine` tells which tasks this thread may execute itself, since it is waiting for them.
         Returns whether it is done.
         """
-        lock = _own.lock
+        lock = own.lock
         if self._poller is lock and not completion.is_done:
             # Only a finaliser can come here, run by the collector in the middle of polling.
             raise RuntimeError(
@@ -294,7 +245,7 @@ class Progress:
                         task()
                         waiting.add(lock)
                 else:
-                    seconds = _PARK_LIMIT
+                    seconds = PARK_LIMIT
                     if deadline is not None:
                         seconds = min(seconds, deadline - time.monotonic())
                     if seconds > 0:
@@ -309,13 +260,13 @@ class Progress:
             elif self._polls - began > _LONG_WAIT:
                 # Polling goes on without a gap.  After a short wait the standby's own look is
                 # soon enough: waking it each time would cost more than the call.
-                _wake(self._standby or _nobody)
+                wake(self._standby or _nobody)
 
     def rest(self, completion: Completion, deadline: float | None = None) -> bool:
         """Like `wait`, but without polling: for a thread that leaves serving to others."""
-        lock = _own.lock
+        lock = own.lock
         while not completion.is_done:
-            seconds = _PARK_LIMIT
+            seconds = PARK_LIMIT
             if deadline is not None:
                 seconds = min(seconds, deadline - time.monotonic())
                 if seconds <= 0:
@@ -326,7 +277,7 @@ class Progress:
     def _wake_waiting(self) -> None:
         # list() of a set is atomic under the interpreter lock; iterating over it is not.
         for lock in list(self._waiting)[:1]:
-            _wake(lock)
+            wake(lock)
 
     def _poll_for(
         self,
@@ -385,7 +336,7 @@ class Progress:
     # -- serving ---------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        lock = _own.lock
+        lock = own.lock
         # The count of polls when this thread last looked; None: it may poll at once.
         looked_at: int | None = None
         try:
@@ -436,13 +387,13 @@ class Progress:
         elif not (self._standby_role.locked() or self._standby_coming):
             self._standby_coming = True
             try:
-                _wake(self._spares.pop())
+                wake(self._spares.pop())
             except IndexError:
                 self._spawn()
 
     def _rouse_standby(self) -> None:
         self._standby_asleep = False
-        _wake(self._standby or _nobody)
+        wake(self._standby or _nobody)
 
     def _stand_by(self, lock: Any) -> int | None:
         """Sleep as the standby; what to compare the count of polls with."""

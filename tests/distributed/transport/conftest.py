@@ -14,7 +14,7 @@ from tensorplay.distributed.transport import progress as progress_module
 @pytest.fixture(autouse=True)
 def no_second_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that nobody wakes though somebody should, sleeps on: too long for its test."""
-    monkeypatch.setattr(progress_module, "_PARK_LIMIT", 10 * LIMIT)
+    monkeypatch.setattr(progress_module, "PARK_LIMIT", 10 * LIMIT)
     monkeypatch.setattr(progress_module, "_SPARE_PATIENCE", 10 * LIMIT)
 
 

@@ -1,0 +1,64 @@
+"""How a thread sleeps until something is done, or somebody wakes it.
+
+Each thread has a *parking lock* of its own, which it holds.  To sleep it tries to acquire the lock
+once more; to wake it, another thread releases the lock.  A wake-up that comes while the thread is
+awake makes its next sleep end at once, which does no harm: whoever sleeps looks again afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+#: A parked thread looks for itself after so long (seconds), whether or not it has been woken.
+PARK_LIMIT = 0.25
+
+
+class Completion:
+    """Something that will be done, once, by any thread; what a waiting thread waits for.
+
+    Attributes:
+        is_done: Whether it is.
+    """
+
+    __slots__ = ("_parked", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._parked: list[Any] = []
+
+    def complete(self) -> None:
+        """Mark it done and wake the threads parked on it."""
+        self.is_done = True
+        for lock in tuple(self._parked):
+            wake(lock)
+
+    def park(self, lock: Any, seconds: float) -> None:
+        """Sleep on this thread's own `lock` until done, woken otherwise, or `seconds` are over."""
+        self._parked.append(lock)
+        try:
+            if not self.is_done:
+                lock.acquire(timeout=seconds)
+        finally:
+            self._parked.remove(lock)
+
+
+def wake(lock: Any) -> None:
+    """Wake the thread that sleeps on its parking lock."""
+    # A parking lock is held by its thread except while a wake-up is pending.  Two wakers may race.
+    try:
+        lock.release()
+    except RuntimeError:
+        return
+
+
+class _ThreadLock(threading.local):
+    """Each thread's parking lock, held; releasing it wakes the thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+
+#: This thread's parking lock is `own.lock`.
+own = _ThreadLock()
