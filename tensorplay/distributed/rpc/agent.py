@@ -30,11 +30,13 @@ from tensorplay.distributed.rpc.serialization import Packed, pack, receive_refer
 from tensorplay.distributed.rpc.server import LOCAL_ID, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
-from tensorplay.distributed.transport import Message, Progress, Transport
+from tensorplay.distributed.transport import Completion, Message, Progress, Transport
 from tensorplay.distributed.transport.wire import NO_CONTEXT
 
 #: Seconds that serving threads get to end at shutdown.
 _STOP_PATIENCE = 5.0
+#: Seconds that rank 0 gets to say who has not come to a shutdown.
+_ASK_PATIENCE = 1.0
 
 Handler = Callable[[Message], Callable[[], None] | None]
 
@@ -105,6 +107,7 @@ class Agent:
         self._termination = Termination(self.rank, transport.size, self._counts)
         self._terminating = threading.Lock()
         self._stopped = Future()
+        self._told_who_is_missing = Completion()
         self.closed = False
         self._ended = False
         self._handlers: dict[int, Handler] = {
@@ -288,7 +291,7 @@ class Agent:
         packed.discard()
         call = self._calls.pop(message.call, None)
         if call is not None:
-            call.finish(error=error)
+            call.finish(failure=partial(RuntimeError, str(error)))
 
     def send(self, message: Message) -> None:
         """Send a message to another worker; any thread."""
@@ -439,6 +442,8 @@ class Agent:
             self.transport.send(Message(messages.TERMINATION, rank, body))
         if self._termination.stopped:
             self._stopped.finish()
+        if self._termination.missing is not None:
+            self._told_who_is_missing.complete()
 
     def _on_termination(self, message: Message) -> None:
         payload, _ = unpack(message.body, message.buffers)
@@ -460,15 +465,20 @@ class Agent:
         self._send_termination(outgoing)
         deadline = time.monotonic() + timeout if timeout else None
         if not self.progress.rest(self._stopped, deadline):
-            missing = ""
-            if self.rank == 0:
-                names = [
-                    info.name for info in self.workers if info.id not in self._termination.joined
-                ]
-                missing = f"; not there yet: {', '.join(names)}" if names else ""
-            raise RpcTimeoutError(
-                f"shutdown took longer than {timeout:g} s{missing or '; others still work'}"
-            )
+            reason = self._who_holds_up()
+            raise RpcTimeoutError(f"shutdown took longer than {timeout:g} s; {reason}")
+
+    def _who_holds_up(self) -> str:
+        if self._termination.missing is None:
+            with self._terminating:
+                outgoing = self._termination.ask()
+            self._send_termination(outgoing)
+            self.progress.rest(self._told_who_is_missing, time.monotonic() + _ASK_PATIENCE)
+        missing = self._termination.missing
+        if missing is None:
+            return f"{self.workers[0].name} does not answer"
+        names = ", ".join(self.workers[rank].name for rank in missing)
+        return f"not there yet: {names}" if names else "others still work"
 
     def close(self, graceful: bool) -> None:
         """Stop serving; calls still unanswered fail."""
@@ -479,9 +489,9 @@ class Agent:
             while self.transport.busy and time.monotonic() < deadline:
                 time.sleep(1e-4)
         self.progress.stop(_STOP_PATIENCE)
-        error = RuntimeError("RPC was shut down before this call was answered")
+        failure = partial(RuntimeError, "RPC was shut down before this call was answered")
         for call in list(self._calls.values()):
-            call.finish(error=error)
+            call.finish(failure=failure)
         self._calls.clear()
         self._expired_pins.clear()
         # Callbacks of what has just failed, and of what came too late for a serving thread.

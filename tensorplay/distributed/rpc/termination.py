@@ -42,7 +42,8 @@ class Termination:
 
     Attributes:
         stopped: All may leave.
-        joined: On rank 0: the workers that have called `shutdown`.
+        missing: The workers that had not called `shutdown` when somebody last asked; None if this
+            worker has not been told.
     """
 
     def __init__(self, rank: int, size: int, counts: Callable[[], Counts]) -> None:
@@ -50,7 +51,9 @@ class Termination:
         self._size = size
         self._counts = counts
         self.stopped = False
-        self.joined: set[int] = set()
+        self.missing: list[int] | None = None
+        # On rank 0: the workers that have called `shutdown`.
+        self._joined: set[int] = set()
         self._wave = 0
         self._answers: dict[int, Counts] = {}
         self._before: tuple[int, int] | None = None
@@ -69,6 +72,11 @@ class Termination:
         verb, wave, sent, received, active = payload
         if verb == "joined":
             return self._on_joined(source)
+        if verb == "ask":
+            return [(source, self._absent())]
+        if verb == "absent":
+            self.missing = [rank for rank in range(self._size) if wave >> rank & 1]
+            return []
         if verb == "count":
             mine = self._counts()
             return [(0, ("counted", wave, mine.sent, mine.received, mine.active))]
@@ -76,6 +84,18 @@ class Termination:
             return self._on_counted(source, wave, Counts(sent, received, active))
         self.stopped = True
         return []
+
+    def ask(self) -> list[Outgoing]:
+        """This worker has waited for too long: find out who is missing."""
+        if self._rank:
+            return [(0, ("ask", 0, 0, 0, False))]
+        # The others have waited as long; soon nobody may be here to be asked.
+        self.receive(0, self._absent())
+        return [(rank, self._absent()) for rank in sorted(self._joined - {0})]
+
+    def _absent(self) -> Payload:
+        ranks = sum(1 << rank for rank in range(self._size) if rank not in self._joined)
+        return ("absent", ranks, 0, 0, False)
 
     def tick(self, now: float) -> list[Outgoing]:
         """Time has passed (monotonic seconds)."""
@@ -91,8 +111,8 @@ class Termination:
         return self._start_wave()
 
     def _on_joined(self, source: int) -> list[Outgoing]:
-        self.joined.add(source)
-        return self._start_wave() if len(self.joined) == self._size else []
+        self._joined.add(source)
+        return self._start_wave() if len(self._joined) == self._size else []
 
     def _start_wave(self) -> list[Outgoing]:
         self._wave += 1

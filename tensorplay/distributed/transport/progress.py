@@ -19,8 +19,8 @@ Invariants:
 2. The standby sleeps until woken only while a serving thread is in charge of polling, and whoever
    gives up that charge wakes it.  Before a serving thread executes anything, it sees to it that
    there is a standby that looks in.  So no number of blocked requests can starve a worker.
-3. A task put into the queue wakes a sleeping serving thread, or a new one is started.  Every
-   serving thread looks at the queue before it polls or sleeps.
+3. A task put into the queue wakes a sleeping serving thread, unless one is about to look, or a new
+   one is started.  Every serving thread looks at the queue before it polls or sleeps.
 4. `Completion.complete` sets `is_done` before it reads `_parked`; a waiter appends to `_parked`
    before it reads `is_done`.  So no wake-up is lost.
 5. Should a wake-up be lost all the same, the standby polls within about a millisecond, and every
@@ -177,7 +177,8 @@ class Progress:
     def submit(self, task: Task) -> None:
         """Have a serving thread execute `task`.  Any thread."""
         self._queue.append(task)
-        if not self._wake_serving():
+        # A thread in charge, and one that is about to begin, look at the queue anyway.
+        if not (self._wake_serving() or self._in_charge or self._standby_coming):
             self._spawn()
 
     def _wake_serving(self) -> bool:

@@ -495,6 +495,50 @@ def test_answers_for_messages_that_the_pass_has_not_counted_are_ignored() -> Non
     assert scene.grads == {w: 1.0}
 
 
+@pytest.mark.parametrize("number", [8, 99])
+def test_a_gradient_that_nobody_waits_for_raises(number: int) -> None:
+    """Its pair has been used up, on the side that counts; or was answered before."""
+    scene = Scene(known=[1])
+    scene.send(8, 1, leaf())
+    running = scene.join()
+    running.answer([(8, None)])
+    with pytest.raises(RuntimeError, match=rf"second time.*autograd message {number} "):
+        running.answer([(number, [np.array(1.0)])])
+
+
+def test_pairs_that_other_passes_have_used_up_are_answered_none() -> None:
+    scene = Scene(known=[1, 2])
+    gone = [RecvRpcBackward(7, 1, 0, 1), RecvRpcBackward(9, 2, 0, 1)]
+    running = BackwardPass(
+        0, {}, {}, scene.known, scene.grads.__setitem__, scene.emitted.append, gone=gone
+    )
+    running.join()
+    running.advance()
+    assert running.done
+    answers = [SendAnswers(1, [(7, None)]), SendAnswers(2, [(9, None)])]
+    assert scene.news() == [*answers, report([1, 2])]
+
+
+@pytest.mark.parametrize("stopped_before", [True, False])
+def test_a_pass_that_was_stopped_does_nothing_more(stopped_before: bool) -> None:
+    class Last(Node):
+        def rule(self, grad: Any) -> tuple[Any, ...]:
+            running.stop()
+            return (grad,)
+
+    scene = Scene(known=[1, 2])
+    (x,) = scene.recv(7, 1)
+    scene.send(8, 2, wrap(np.array(1.0), Last((x._node,))), leaf())
+    running = scene.join()
+    scene.news()
+    if stopped_before:
+        running.stop()
+    running.answer([(8, [np.array(1.0), np.array(1.0)])])
+    running.advance()
+    assert not running.done
+    assert scene.news() == []
+
+
 def test_it_reports_once() -> None:
     scene = Scene(known=[1])
     scene.send(8, 1, leaf())

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from distributed.autograd.package import CONTEXT, PackageWorker
-from distributed.autograd.simulator import Boom, RandomProgram, Value
+from distributed.autograd.simulator import Boom, RandomProgram, Value, World
 from tensorplay.distributed.autograd import exchange
 from tensorplay.distributed.rpc import RpcTimeoutError
 
@@ -260,6 +260,54 @@ def run_released(seed: int) -> Story:
 def test_a_release_ends_passes_and_leaves_no_context_anywhere(first: int, count: int) -> None:
     ends = run_seeds(first, count, run_released)
     assert ends["released"] > 50
+
+
+class Scripted(World):
+    """A world in which messages arrive as the script says, and then in any order."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, lambda options: 0, PackageWorker)
+        self.script: list[tuple[int, int]] = []
+
+    def step(self) -> bool:
+        return super().step() if not self.script else self.follow(*self.script.pop(0))
+
+    def follow(self, source: int, to: int) -> bool:
+        self.deliver(source, to)
+        while self.tasks[to]:
+            self.tasks[to].popleft()()
+        return True
+
+
+def test_an_end_that_comes_after_the_next_pass_has_begun() -> None:
+    """Worker 3 drops its pair with 2 in a pass that fails; 2 counts on it in the next.
+
+    Worker 3 hears of the next pass from worker 1, who is new to it, before it hears of the end.
+    """
+    world = Scripted(4)
+    value = world.leaf(2, 1.0)
+    for source, to in [(2, 3), (3, 0)]:
+        world.send(source, to, [value])
+        world.drain()
+        value = world.values[to][-1]
+    for to in (1, 2):
+        world.send(0, to, [world.leaf(0, 1.0)])
+    world.drain()
+    starter: PackageWorker = world.workers[0]  # type: ignore[assignment]
+    starter.agent.patience = 0
+    with pytest.raises(RpcTimeoutError):
+        starter.backward([world.combine(0, [value], [2.0]).tensor], retain_graph=False)
+    starter.agent.patience = None
+    world.follow(0, 3)  # gradients of the first pass, whose end is still under way
+    world.follow(0, 1)
+    world.send(1, 3, [world.leaf(1, 1.0)])
+    world.follow(1, 3)
+    # Worker 1 hears of the second pass and tells 3, before 2 and 3 hear of the end of the first.
+    world.script = [(0, 1), (1, 3), (0, 2), (0, 2)]
+    root = world.combine(0, [world.leaf(0, 1.0)], [2.0])
+    starter.backward([root.tensor], retain_graph=False)
+    world.drain()
+    assert starter.grads[world.leaves[-1][1].tensor].tolist() == 2.0
 
 
 # -- what it costs ---------------------------------------------------------------------------------

@@ -410,7 +410,7 @@ def test_statistics() -> None:
         assert after.messages_received - before.messages_received >= 3
         assert after.bytes_sent > before.bytes_sent
         assert after.values_owned == 1
-        assert 1 <= after.serving_threads <= 6
+        assert after.serving_threads >= 1
         assert rpc.rpc_sync(1, rpc.statistics).calls_served >= 3
 
     on_first(2, program)

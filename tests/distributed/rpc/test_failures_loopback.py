@@ -17,8 +17,10 @@ from distributed.rpc.called import (
     LONG,
     Gate,
     Losing,
+    Thing,
     Unloadable,
     Unpicklable,
+    count_values,
     eventually,
     function_of_a_lost_module,
     here,
@@ -29,6 +31,8 @@ from distributed.rpc.called import (
 )
 from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
+from tensorplay.distributed.transport import Message
+from tensorplay.distributed.transport.loopback import LoopbackTransport
 
 # -- what cannot be sent ---------------------------------------------------------------------------
 
@@ -112,6 +116,39 @@ def test_what_cannot_be_called() -> None:
         with pytest.raises(TypeError, match="callable"):
             rpc.remote(1, 3).to_here()  # type: ignore[arg-type]
 
+    on_first(2, program)
+
+
+def test_calls_that_the_network_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = LoopbackTransport.send
+    broken = threading.Event()
+
+    def refusing(transport: LoopbackTransport, message: Message) -> None:
+        if broken.is_set() and message.on_failure is not None:
+            message.on_failure(message, RuntimeError("could not be sent"))
+        else:
+            send(transport, message)
+
+    def program() -> None:
+        rref, own = rpc.remote(1, Thing), rpc.RRef(Thing())
+        rref.to_here()
+        broken.set()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="could not be sent"):
+                rpc.rpc_sync(1, identity, args=(own,))
+            with pytest.raises(RuntimeError, match="could not be sent"):
+                rref.to_here()
+        lost = rpc.remote(1, Thing, args=(own,))
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="could not be sent"):
+                lost.to_here()
+        broken.clear()
+        assert current_agent().calls_outstanding == 0
+        assert rref.to_here().value == 0
+        del rref, own, lost
+        eventually(lambda: values_at(1) == count_values() == 0)
+
+    monkeypatch.setattr(LoopbackTransport, "send", refusing)
     on_first(2, program)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from distributed.rpc.called import HARSH, LIMIT, Gate, Thing, here, on_first, pass_gate
 from harness.loopback import run_world
 from tensorplay.distributed import rpc
+from tensorplay.distributed.rpc import agent as agent_module
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.current import set_thread_agent
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
@@ -128,37 +129,55 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-def test_shutdown_that_takes_too_long_names_who_is_missing(cluster: Cluster) -> None:
-    thread = threading.Thread(target=suppressed(cluster.agents[1].join), args=(0.2,))
-    thread.start()
-    with pytest.raises(rpc.RpcTimeoutError, match=r"longer than 0.2 s; not there yet: worker2"):
-        cluster.agents[0].join(0.2)
-    thread.join(LIMIT)
+def join_all(agents: list[Agent], timeouts: list[float]) -> list[str]:
+    """Have agents join, each with its timeout, none of which suffices; what each is told."""
+    told = [""] * len(agents)
+
+    def join(number: int) -> None:
+        with pytest.raises(rpc.RpcTimeoutError) as info:
+            agents[number].join(timeouts[number])
+        told[number] = str(info.value)
+
+    threads = [threading.Thread(target=join, args=(number,)) for number in range(len(agents))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    return told
 
 
-def suppressed(function: Callable[..., Any]) -> Callable[..., None]:
-    def run(*args: Any) -> None:
-        try:
-            function(*args)
-        except rpc.RpcTimeoutError:
-            return
+@pytest.mark.parametrize("timeouts", [[0.5, 1.0], [1.0, 0.5], [0.5, 0.5]])
+def test_shutdown_that_takes_too_long_names_who_is_missing(
+    cluster: Cluster, timeouts: list[float]
+) -> None:
+    told = join_all(cluster.agents[:2], timeouts)
+    assert told == [f"shutdown took longer than {s:g} s; not there yet: worker2" for s in timeouts]
 
-    return run
+
+def test_shutdown_without_the_first_worker(cluster: Cluster) -> None:
+    told = join_all(cluster.agents[1:], [0.5, 0.6])
+    assert "not there yet: worker0" in told[0]
+    assert "not there yet: worker0" in told[1]
+    cluster.agents[0].close(graceful=False)
+    (alone,) = join_all(cluster.agents[2:], [0.1])
+    assert "not there yet: worker0" in alone
+
+
+def test_shutdown_when_the_first_worker_has_gone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_ASK_PATIENCE", 0.1)
+    cluster.agents[0].close(graceful=False)
+    (alone,) = join_all(cluster.agents[2:], [0.1])
+    assert alone == "shutdown took longer than 0.1 s; worker0 does not answer"
 
 
 def test_shutdown_that_takes_too_long_because_somebody_works(cluster: Cluster, gate: Gate) -> None:
     cluster.become(0)
     rpc.rpc_async(1, pass_gate, args=(gate.name,))
     assert gate.waiting.acquire(timeout=LIMIT)
-    threads = [
-        threading.Thread(target=suppressed(agent.join), args=(0.2,)) for agent in cluster.agents[1:]
-    ]
-    for thread in threads:
-        thread.start()
-    with pytest.raises(rpc.RpcTimeoutError, match=r"longer than 0.2 s; others still work"):
-        cluster.agents[0].join(0.2)
-    for thread in threads:
-        thread.join(LIMIT)
+    told = join_all(cluster.agents, [0.3, 0.3, 0.3])
+    assert told == ["shutdown took longer than 0.3 s; others still work"] * 3
     gate.event.set()
 
 

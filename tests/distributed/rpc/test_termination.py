@@ -222,10 +222,34 @@ def test_nothing_is_asked_before_all_have_joined() -> None:
     leader = Termination(0, 3, lambda: Counts(0, 0, False))
     assert leader.join() == []
     assert leader.receive(2, ("joined", 0, 0, 0, False)) == []
-    assert leader.joined == {0, 2}
+    leader.ask()
+    assert leader.missing == [1]
     asked = leader.receive(1, ("joined", 0, 0, 0, False))
     assert sorted(rank for rank, _ in asked) == [1, 2]
     assert all(payload[0] == "count" for _, payload in asked)
+
+
+def test_worker_that_has_waited_too_long_is_told_who_is_missing() -> None:
+    detectors = [Termination(rank, 4, lambda: Counts(0, 0, False)) for rank in range(4)]
+    for rank in (0, 2):
+        for destination, payload in detectors[rank].join():
+            detectors[destination].receive(rank, payload)
+    ((leader, question),) = detectors[2].ask()
+    ((asker, answer),) = detectors[leader].receive(2, question)
+    assert (leader, asker) == (0, 2)
+    assert detectors[2].receive(0, answer) == []
+    assert detectors[2].missing == [1, 3]
+
+
+def test_leader_that_has_waited_too_long_tells_all_who_wait() -> None:
+    detectors = [Termination(rank, 4, lambda: Counts(0, 0, False)) for rank in range(4)]
+    for rank in (0, 2):
+        for destination, payload in detectors[rank].join():
+            detectors[destination].receive(rank, payload)
+    ((told, answer),) = detectors[0].ask()
+    assert detectors[0].missing == [1, 3]
+    detectors[told].receive(0, answer)
+    assert detectors[2].missing == [1, 3]
 
 
 @pytest.mark.parametrize("seconds", [1.0, 100.0])

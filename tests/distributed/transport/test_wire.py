@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorplay.distributed.transport.wire import (
@@ -211,6 +211,7 @@ def test_received_buffers_can_be_written_to_without_touching_others() -> None:
     assert bytes(received.body) == b"body"
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 100), max_size=20), body=st.integers(0, 100))
 def test_inline_buffers_are_aligned_for_any_element(sizes: list[int], body: int) -> None:
     received = transfer(Message(1, 0, bytes(body), [bytes(size) for size in sizes]))
@@ -226,11 +227,13 @@ SIZES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(body=SIZES, sizes=st.lists(SIZES, max_size=12))
 def test_any_mixture_arrives_whole(body: int, sizes: list[int]) -> None:
     check_round_trip(pattern(body), [pattern(size, i) for i, size in enumerate(sizes)])
 
 
+@settings(deadline=None)
 @given(body=SIZES, sizes=st.lists(SIZES, max_size=12))
 def test_bulk_holds_long_buffers_and_nothing_else(body: int, sizes: list[int]) -> None:
     frame, bulk = encode(Message(1, 0, bytes(body), [bytes(size) for size in sizes]), 0)
