@@ -305,3 +305,48 @@ def test_importing_starts_no_mpi(run_job: RunJob) -> None:
         size=0,
     )
     check_ended_well(finished, 1)
+
+
+@pytest.mark.parametrize("status", ["3", "'no data here'"])
+@pytest.mark.parametrize("start_mpi", [False, True])
+def test_exit_with_a_failure_before_init(run_job: RunJob, status: str, start_mpi: bool) -> None:
+    finished = run_job(
+        f"""
+        if {start_mpi}:
+            from mpi4py import MPI
+        if rank == 1:
+            sys.exit({status})
+        rpc.init_rpc()
+        rpc.shutdown()
+        """
+    )
+    check_ended(finished, "before rpc.init_rpc()")
+
+
+def test_exit_status_is_that_of_the_job(run_job: RunJob) -> None:
+    finished = run_job(
+        """
+        rpc.init_rpc()
+        if rank == 1:
+            sys.exit(7)
+        rpc.shutdown()
+        """
+    )
+    check_ended(finished, "left without calling rpc.shutdown()")
+    assert finished.status == 7
+
+
+def test_exit_that_the_program_gets_over_is_none(run_job: RunJob) -> None:
+    finished = run_job(
+        """
+        try:
+            sys.exit(5)
+        except SystemExit as error:
+            assert error.code == 5
+        rpc.init_rpc()
+        rpc.rpc_sync(1 - rank, here)
+        rpc.shutdown()
+        end_well()
+        """
+    )
+    check_ended_well(finished, 2)

@@ -269,6 +269,11 @@ PROPERTIES: dict[str, Any] = {
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
+        if "<locals>" in function.__qualname__:
+            # Made by a function that makes many: pickle must find it by its name.
+            function.__name__ = name
+            function.__qualname__ = f"Tensor.{name}"
+            function.__module__ = Tensor.__module__
         setattr(Tensor, name, function)
     for name, function in PROPERTIES.items():
         setattr(Tensor, name, property(function))

@@ -156,6 +156,10 @@ def _unary(
         return tensor
 
     operation.__doc__ = doc
+    # Pickle finds it by its name in this module.
+    operation.__name__ = operation.__qualname__ = node_class.__name__.removesuffix(
+        "Backward0"
+    ).lower()
     return operation
 
 

@@ -3,6 +3,8 @@
 import builtins
 import doctest
 import importlib
+import inspect
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -62,3 +64,19 @@ def test_importing_starts_nothing():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
+
+
+PUBLIC = [name for name in tp.__all__ if inspect.isroutine(getattr(tp, name))]
+METHODS = [name for name, value in vars(tp.Tensor).items() if inspect.isfunction(value)]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_operations_can_be_sent(name):
+    function = getattr(tp, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_can_be_sent(name):
+    method = getattr(tp.Tensor, name)
+    assert pickle.loads(pickle.dumps(method)) is method

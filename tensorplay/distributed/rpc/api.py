@@ -75,6 +75,7 @@ def init_rpc(
         raise
     agent = Agent(workers, transport, options, job.crashed)
     set_process_agent(agent)
+    job.serving()
     if options.switch_interval is not None:
         _switch_interval_before.append(sys.getswitchinterval())
         sys.setswitchinterval(options.switch_interval)

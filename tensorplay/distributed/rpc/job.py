@@ -3,7 +3,7 @@
 On every MPI, a rank that leaves by an exception or `sys.exit` makes the others wait for ever: in
 ``MPI_Finalize``, in a collective, or for its answer.  So once RPC is imported in a job of several
 ranks, an uncaught exception in the main thread ends the whole job, that rank's traceback last; and
-so does leaving without `shutdown` while RPC is up.
+so do leaving without `shutdown` while RPC is up, and `sys.exit` with a failure before `init_rpc`.
 
 Before MPI is up there is nothing to abort, and some launchers take no notice of a process that ends
 without having spoken to them, whatever its exit code.  All of them notice one that dies by a
@@ -25,6 +25,7 @@ import threading
 import time
 import traceback
 from types import TracebackType
+from typing import NoReturn
 
 from tensorplay.distributed.rpc.current import agent_or_none
 from tensorplay.distributed.transport import mpi
@@ -33,6 +34,7 @@ _FAILED = 1
 #: How long the launcher gets to read what this rank has printed (seconds).
 _READ_PATIENCE = 2.0
 _installed = threading.Event()
+_has_served = threading.Event()
 
 
 def watch() -> None:
@@ -49,7 +51,39 @@ def watch() -> None:
         end_job(None)
 
     sys.excepthook = excepthook
+    sys.exit = _exit
     atexit.register(_leave)
+
+
+class _Exit(SystemExit):
+    """What `sys.exit` raises, so that the status with which this rank leaves is known.
+
+    The interpreter tells nobody about it.  But it drops the exception when no frame is left, and
+    before the functions registered with `atexit` run; one that the program catches and gets over is
+    dropped within a frame.
+    """
+
+    def __del__(self) -> None:
+        if sys._getframe().f_back is None and threading.current_thread() is threading.main_thread():
+            _status.append(self.code)
+
+
+#: The argument of the `sys.exit` by which this rank leaves.
+_status: list[object] = []
+
+
+def _exit(status: object = None, /) -> NoReturn:
+    """As `sys.exit`."""
+    raise _Exit(status)
+
+
+def _code() -> int:
+    """The exit status with which this rank leaves; 0 if it is not known to be another."""
+    status = _status[-1] if _status else None
+    if status is None:
+        return 0
+    # A message counts as 1.  Beyond 8 bits a status would be cut, perhaps to 0.
+    return min(abs(status), 255) if isinstance(status, int) else _FAILED
 
 
 def crashed(error: BaseException) -> None:
@@ -60,11 +94,24 @@ def crashed(error: BaseException) -> None:
 
 def _leave() -> None:
     agent = agent_or_none()
+    code = _code()
     if agent is not None:
         end_job(
             f"tensorplay: worker {agent.name!r} (rank {agent.rank}) left without calling "
-            "rpc.shutdown(): ending the job, since other workers may wait for it"
+            "rpc.shutdown(): ending the job, since other workers may wait for it",
+            code or _FAILED,
         )
+    elif code and not _has_served.is_set():
+        end_job(
+            f"tensorplay: a rank left with exit status {code} before rpc.init_rpc(): ending the "
+            "job, since other ranks may wait for it",
+            code,
+        )
+
+
+def serving() -> None:
+    """This rank has become a worker.  Once it has shut down it may leave as it likes."""
+    _has_served.set()
 
 
 def _let_be_read(descriptor: int) -> None:
@@ -78,7 +125,7 @@ def _let_be_read(descriptor: int) -> None:
         time.sleep(1e-3)
 
 
-def end_job(reason: str | None) -> None:
+def end_job(reason: str | None, code: int = _FAILED) -> None:
     """End every process of the job, with a non-zero status.  Does not return."""
     if reason is not None:
         print(reason, file=sys.stderr)
@@ -90,7 +137,7 @@ def end_job(reason: str | None) -> None:
                 _let_be_read(stream.fileno())
     finally:
         # With MPICH this may return before the launcher has ended this process.
-        mpi.abort_if_running(_FAILED)
+        mpi.abort_if_running(code)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGABRT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGABRT)
