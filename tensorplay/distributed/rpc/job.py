@@ -68,6 +68,10 @@ class _Exit(SystemExit):
             _status.append(self.code)
 
 
+# Tracebacks and remote errors show it as what it stands for.
+_Exit.__name__ = _Exit.__qualname__ = SystemExit.__name__
+_Exit.__module__ = SystemExit.__module__
+
 #: The argument of the `sys.exit` by which this rank leaves.
 _status: list[object] = []
 
