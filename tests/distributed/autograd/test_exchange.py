@@ -298,12 +298,13 @@ def test_an_end_that_comes_after_the_next_pass_has_begun() -> None:
     with pytest.raises(RpcTimeoutError):
         starter.backward([world.combine(0, [value], [2.0]).tensor], retain_graph=False)
     starter.agent.patience = None
-    world.follow(0, 3)  # gradients of the first pass, whose end is still under way
-    world.follow(0, 1)
+    # Worker 3 has its part in the first pass, and worker 1 hears of it, and of its end.
+    for to in (3, 1, 1):
+        world.follow(0, to)
     world.send(1, 3, [world.leaf(1, 1.0)])
     world.follow(1, 3)
     # Worker 1 hears of the second pass and tells 3, before 2 and 3 hear of the end of the first.
-    world.script = [(0, 1), (1, 3), (0, 2), (0, 2)]
+    world.script = [(0, 1), (1, 3), (0, 2), (0, 2), (0, 2)]
     root = world.combine(0, [world.leaf(0, 1.0)], [2.0])
     starter.backward([root.tensor], retain_graph=False)
     world.drain()
