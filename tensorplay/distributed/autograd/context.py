@@ -28,7 +28,7 @@ class DistAutogradContext:
         grads: For each leaf that a pass has reached, its gradient.
         passes: For each starting worker, its latest pass that this worker has heard of.  The
             passes that one worker starts in a context follow one another, so older ones are over.
-        dropped: Recv functions that a pass has used up, and the passes that had begun by then.
+        dropped: Recv functions that a pass has used up: pass id to functions.
         ended: Passes that have failed.
         early: Answers "none" for passes that this worker has not joined yet: pass id to messages.
         released: Nothing is recorded any more.
@@ -44,7 +44,7 @@ class DistAutogradContext:
         self.known: set[int] = set()
         self.grads: dict[Tensor, Tensor] = {}
         self.passes: dict[int, tuple[int, PassRunner | None]] = {}
-        self.dropped: dict[int, tuple[list[RecvRpcBackward], set[int]]] = {}
+        self.dropped: dict[int, list[RecvRpcBackward]] = {}
         self.ended: set[int] = set()
         self.early: dict[int, list[int]] = {}
         self.released = False
@@ -92,19 +92,14 @@ class DistAutogradContext:
             for message_id in sends:
                 self.sends.pop(message_id, None)
             dropped = [self.recvs.pop(message_id, None) for message_id in recvs]
-            begun = {other for other, _ in self.passes.values()}
-            self.dropped[pass_id] = ([recv for recv in dropped if recv is not None], begun)
+            self.dropped[pass_id] = [recv for recv in dropped if recv is not None]
 
-    def restore_dropped(self, pass_id: int) -> tuple[list[RecvRpcBackward], list[int]]:
-        """A pass has failed: its peers may still count the send functions of pairs dropped here.
-
-        Returns the recv functions of these pairs, and the passes that have begun without them.
-        """
-        with self.lock:
-            restored, begun = self.dropped.pop(pass_id, ([], set()))
-            for recv in restored:
-                self.recvs[recv.message_id] = recv
-            return restored, [other for other, _ in self.passes.values() if other not in begun]
+    def restore_dropped(self, pass_id: int) -> list[RecvRpcBackward]:
+        """A pass has failed: its peers may still count the send functions of pairs dropped here."""
+        restored = self.dropped.pop(pass_id, [])
+        for recv in restored:
+            self.recvs[recv.message_id] = recv
+        return restored
 
     def __repr__(self) -> str:
         return (

@@ -150,7 +150,7 @@ class Exchange:
             # Passes of other workers may still run elsewhere, and count on pairs dropped here.
             gone = [
                 recv
-                for other, (recvs, _) in context.dropped.items()
+                for other, recvs in context.dropped.items()
                 if other >> RANK_SHIFT != starter
                 for recv in recvs
             ]
@@ -243,7 +243,8 @@ class Exchange:
                 runner.stop()
             if latest <= pass_id:
                 context.passes[starter] = (pass_id, None)
-            restored, others = context.restore_dropped(pass_id)
+            restored = context.restore_dropped(pass_id)
+            others = [other for other, _ in context.passes.values() if other != pass_id]
             known = context.known - {self._rank}
         for rank in known:
             self._send(END, rank, context.id, pass_id)

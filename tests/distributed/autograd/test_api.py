@@ -595,6 +595,37 @@ def test_hooks_on_what_was_received_and_sent() -> None:
     on_first(program)
 
 
+class Adjoint(tp.autograd.Function):
+    """The identity; its rule has another worker double the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return rpc.rpc_sync((rank() + 1) % 3, twice, args=(grad,))
+
+
+def adjoint(x: Any) -> Any:
+    return Adjoint.apply(x)
+
+
+def test_rules_may_call_other_workers(weather: Any) -> None:
+    """Also those that wait for the pass, or run a rule of it themselves."""
+
+    def program() -> None:
+        x = leaf()
+        for _ in range(10):
+            with dist_autograd.context() as context_id:
+                a, b = adjoint(x), rpc.rpc_sync(1, adjoint, args=(x,))
+                c = rpc.rpc_sync(2, via, args=([1], adjoint, x))
+                dist_autograd.backward(context_id, adjoint(a + b + c).sum())
+                assert values(dist_autograd.get_gradients(context_id), x) == [12.0]
+
+    on_first(program, size=3, weather=weather)
+
+
 def test_gradients_taken_over_are_not_shared() -> None:
     """Two leaves that get the same gradient get an array each, as does the message."""
 

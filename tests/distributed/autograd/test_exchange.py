@@ -16,6 +16,7 @@ from distributed.autograd.package import CONTEXT, PackageWorker
 from distributed.autograd.simulator import Boom, RandomProgram, Value, World
 from tensorplay.distributed.autograd import exchange
 from tensorplay.distributed.rpc import RpcTimeoutError
+from tensorplay.distributed.transport import Message
 
 FAILURES = (Boom, RpcTimeoutError)
 
@@ -309,6 +310,35 @@ def test_an_end_that_comes_after_the_next_pass_has_begun() -> None:
     starter.backward([root.tensor], retain_graph=False)
     world.drain()
     assert starter.grads[world.leaves[-1][1].tensor].tolist() == 2.0
+
+
+class Unsent(World):
+    """A world in which it turns out that a message cannot be sent once all else has happened."""
+
+    def __init__(self) -> None:
+        super().__init__(2, lambda options: 0, PackageWorker)
+        self.unsent: list[Message] = []
+
+    def step(self) -> bool:
+        if super().step():
+            return True
+        if not self.unsent:
+            return False
+        sender: PackageWorker = self.workers[0]  # type: ignore[assignment]
+        sender.container.retract_send(self.unsent.pop())
+        return True
+
+
+def test_a_message_that_cannot_be_sent_while_a_pass_waits_for_its_answer() -> None:
+    world = Unsent()
+    x, y = world.leaf(0, 1.0), world.leaf(0, 1.0)
+    world.unsent = [world.workers[0].send(1, [y.tensor]) for _ in range(3)]
+    world.backward(0, [world.combine(0, [x], [2.0])])
+    world.check()
+    world.unsent = [world.workers[0].send(1, [y.tensor])]
+    world.drain()
+    world.backward(0, [world.combine(0, [x], [2.0])])
+    world.check()
 
 
 # -- what it costs ---------------------------------------------------------------------------------
