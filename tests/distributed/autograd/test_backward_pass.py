@@ -277,7 +277,7 @@ def test_all_orders_of_all_small_programs(length: int) -> None:
     assert sum(map(check_all_orders, programs(length))) > length * 50
 
 
-soak = pytest.mark.soak
+soak = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
