@@ -143,7 +143,11 @@ def rpc_sync(
 
     Local, thread-safe.
     """
-    return current_agent().call(to, func, args, kwargs, timeout, waits=True).wait()
+    agent = current_agent()
+    call = agent.call(to, func, args, kwargs, timeout, waits=True)
+    if not call.is_done:
+        agent.progress.wait(call)
+    return call.take()
 
 
 def rpc_async(

@@ -11,6 +11,14 @@ class RpcTimeoutError(RuntimeError, TimeoutError):
     """A call, a fetch or a wait took longer than its timeout."""
 
 
+class FunctionNotFoundError(RuntimeError, AttributeError):
+    """A function or class that was sent by its name does not exist on the worker it came to."""
+
+
+class MissingModuleError(RuntimeError, ModuleNotFoundError):
+    """The module of a function or class that was sent by its name does not exist there."""
+
+
 class RemoteError(RuntimeError):
     """An exception on another worker that could not be rebuilt as what it was there.
 
