@@ -27,6 +27,7 @@ from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import (
+    NONE,
     REFERENCE_TABLE,
     Packed,
     pack,
@@ -357,6 +358,8 @@ class Agent:
         call.pinned = None
         if message.kind == messages.ERROR:
             call.finish(failure=partial(self._decode_error, message))
+        elif body == NONE:
+            call.finish()
         elif references or message.grad_count or message.buffers:
             call.finish(decode=partial(self._decode_reply, message, references))
         else:

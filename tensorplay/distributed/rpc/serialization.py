@@ -299,6 +299,8 @@ def pack_result(box: list[Any]) -> Packed:
 
     It may go on changing if others hold it; then long buffers are copied.
     """
+    if box[0] is None:
+        return _packed_none
     packed = Packed()
     if pack_flat(box, packed, copy=False):
         packed.body = _FLAT_RESULT + packed.body
@@ -313,6 +315,12 @@ def pack_result(box: list[Any]) -> Packed:
             for view in packed.buffers
         ]
     return packed
+
+
+#: The result None, which most calls have that have no other.
+NONE = _FLAT_RESULT + pickle.dumps([None], 5)
+_packed_none = Packed()
+_packed_none.body = NONE
 
 
 def unpack_result(
@@ -354,8 +362,14 @@ _SOLE_SHOWN = _references_to_shown(memoryview(np.empty(2)))
 _SOLE_BASE = _references_to_base(np.empty(2)[:1])
 
 
+_EMPTY = pickle.dumps([], 5)
+
+
 def pack_flat(values: Sequence[Any], packed: Packed, copy: bool) -> bool:
     """Fill `packed` with the flat form of `values`; False if they have none."""
+    if not values:
+        packed.body = _EMPTY
+        return True
     flat: list[Any] = []
     tensors: list[Tensor] = []
     buffers: list[Any] = []
@@ -378,9 +392,9 @@ def pack_flat(values: Sequence[Any], packed: Packed, copy: bool) -> bool:
         if array.nbytes <= _SMALL:
             flat.append((array.tobytes(), dtype.str, array.shape, number))
             continue
-        if not (array.flags.c_contiguous and array.flags.writeable):
-            array = array.copy()
-        elif copy and array.nbytes > INLINE_LIMIT:
+        if not (array.flags.c_contiguous and array.flags.writeable) or (
+            copy and array.nbytes > INLINE_LIMIT
+        ):
             array = array.copy()
         buffers.append(memoryview(array).cast("B"))
         flat.append((None, dtype.str, array.shape, number))
