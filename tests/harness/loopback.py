@@ -21,6 +21,7 @@ def run_world(
     weather: Weather | None = None,
     rpc_timeout: float = 20.0,
     seconds: float = 40.0,
+    num_worker_threads: int | None = None,
 ) -> list[Any]:
     """Run ``program(rank)`` on a thread for each of `size` workers; what each returned.
 
@@ -28,7 +29,9 @@ def run_world(
     through after `seconds`.
     """
     world = LoopbackWorld(size, weather or Weather())
-    options = MPIRpcBackendOptions(rpc_timeout=rpc_timeout, switch_interval=None)
+    options = MPIRpcBackendOptions(
+        rpc_timeout=rpc_timeout, switch_interval=None, num_worker_threads=num_worker_threads
+    )
     results: list[Any] = [None] * size
     errors: list[tuple[int, BaseException]] = []
     begin = threading.Barrier(size)

@@ -194,6 +194,11 @@ class Container:
         if recv is not None:
             recv.hang(tensors)
 
+    def lose(self, worker: int) -> None:
+        if self.exchange is not None:
+            for context in self._contexts.copy().values():
+                self.exchange.lose(context, worker)
+
     def close(self) -> None:
         with self._lock:
             self._contexts.clear()

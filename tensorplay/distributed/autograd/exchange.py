@@ -21,7 +21,13 @@ from tensorplay.distributed.autograd.container import RANK_SHIFT, Container
 from tensorplay.distributed.autograd.context import DistAutogradContext
 from tensorplay.distributed.autograd.runner import PassRunner
 from tensorplay.distributed.rpc.agent import Agent
-from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, describe, rebuild
+from tensorplay.distributed.rpc.errors import (
+    Failure,
+    RpcTimeoutError,
+    WorkerLeftError,
+    describe,
+    rebuild,
+)
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND
 from tensorplay.distributed.rpc.serialization import pack, unpack
@@ -96,7 +102,7 @@ class Exchange:
                 assert runner is not None
                 assert begin is not None
                 begin()
-                finished = self._agent.progress.wait(
+                finished = self._agent.wait(
                     started.result, deadline, mine=lambda task: task is runner.task
                 )
                 if not finished:
@@ -172,6 +178,9 @@ class Exchange:
                 partial(self._finished, context, pass_id),
             )
             context.passes[starter] = (pass_id, runner)
+            if context.known & self._agent.departed:
+                # Looked at after the pass has been entered: `lose` does it the other way.
+                self._fail_for_lost(context, pass_id)
             early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
             # Together: who is answered in consequence need not be told that the pass has begun.
             event = partial(_join, roots=roots, source=source, answers=[*early, *answers])
@@ -342,6 +351,41 @@ class Exchange:
         context = self._container.get(message.context)
         if context is not None:
             self._end(context, pass_id)
+
+    # -- workers that have left ------------------------------------------------------------------
+
+    def lose(self, context: DistAutogradContext, worker: int) -> None:
+        """A worker has left: no pass that needs its answers can come to an end."""
+        with context.lock:
+            if worker not in context.known:
+                return
+            running = [
+                (pass_id, runner)
+                for pass_id, runner in context.passes.values()
+                if runner is not None
+            ]
+        for pass_id, runner in running:
+            if pass_id >> RANK_SHIFT == worker:
+                runner.stop()
+                self._finished(context, pass_id)
+            else:
+                self._fail_for_lost(context, pass_id)
+        # Passes that this worker has done its part of wait for that worker's report.
+        for pass_id, started in self._started.copy().items():
+            if worker in started.closure.missing:
+                self._fail_for_lost(context, pass_id)
+
+    def _fail_for_lost(self, context: DistAutogradContext, pass_id: int) -> None:
+        left = sorted(context.known & self._agent.departed)
+        names = self._names(frozenset(left))
+        self._fail(
+            context.id,
+            pass_id,
+            WorkerLeftError(
+                f"the backward pass cannot end: {names} took part in autograd context "
+                f"{context.id} and has shut down without waiting for the others"
+            ),
+        )
 
     # -- release ---------------------------------------------------------------------------------
 

@@ -11,7 +11,14 @@ from tensorplay.distributed.rpc.api import (
     rpc_sync,
     shutdown,
 )
-from tensorplay.distributed.rpc.errors import RemoteError, RemoteTraceback, RpcTimeoutError
+from tensorplay.distributed.rpc.errors import (
+    FunctionNotFoundError,
+    MissingModuleError,
+    RemoteError,
+    RemoteTraceback,
+    RpcTimeoutError,
+    WorkerLeftError,
+)
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.options import BackendType, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.rref import RRef
@@ -20,14 +27,17 @@ from tensorplay.distributed.rpc.worker import WorkerInfo
 
 __all__ = [
     "BackendType",
+    "FunctionNotFoundError",
     "Future",
     "MPIRpcBackendOptions",
+    "MissingModuleError",
     "RRef",
     "RemoteError",
     "RemoteTraceback",
     "RpcTimeoutError",
     "Statistics",
     "WorkerInfo",
+    "WorkerLeftError",
     "get_worker_info",
     "get_world_size",
     "init_rpc",

@@ -17,24 +17,23 @@ from functools import partial
 from typing import Any
 
 from tensorplay.distributed.rpc import messages
+from tensorplay.distributed.rpc.calls import Call, Calls
 from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
-from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
+from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, WorkerLeftError, rebuild
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.ownership import RRefId
+from tensorplay.distributed.rpc.payloads import NONE, pack_call, unpack_result
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import (
-    NONE,
     REFERENCE_TABLE,
     Packed,
     pack,
-    pack_call,
     receive_references,
     unpack,
-    unpack_result,
 )
 from tensorplay.distributed.rpc.server import LOCAL_ID, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
@@ -46,35 +45,10 @@ from tensorplay.distributed.transport.wire import NO_CONTEXT
 _STOP_PATIENCE = 5.0
 #: Seconds that rank 0 gets to say who has not come to a shutdown.
 _ASK_PATIENCE = 1.0
-_NEVER = float("inf")
+#: Seconds that a worker that departs gives to what it has sent.
+_PARTING_PATIENCE = 1.0
 
 Handler = Callable[[Message], Callable[[], None] | None]
-
-
-class _Call(Future):
-    """The future of a call that has not been answered.
-
-    Attributes:
-        worker: Rank of the callee.
-        function: What is called there, if a function is.
-        context: The autograd context of the call, or `NO_CONTEXT`.
-        began: When it was made (monotonic seconds).
-        seconds: Its timeout, 0 for none.
-        deadline: When it expires (monotonic seconds).
-        pinned: The reference whose value the call uses: it lives at least as long as the call.
-    """
-
-    pinned: RRef[Any] | None = None
-
-    def __init__(
-        self, worker: int, function: Callable[..., Any] | None, context: int, seconds: float
-    ) -> None:
-        self.worker = worker
-        self.function = function
-        self.context = context
-        self.began = began = time.monotonic()
-        self.seconds = seconds
-        self.deadline = began + seconds if seconds else _NEVER
 
 
 class Agent:
@@ -113,18 +87,14 @@ class Agent:
             partial(set_thread_agent, self),
         )
         self._by_name = {info.name: info for info in self.workers}
-        self._calls: dict[int, _Call] = {}
-        # Not later than the first deadline among `_calls`.
-        self._first_deadline = float("inf")
-        self._deadline_lock = threading.Lock()
-        #: References whose values are used by calls that have expired but may still be executed.
-        self._expired_pins: dict[int, RRef[Any]] = {}
-        self._made = Counter()
+        self.calls = Calls(self._ask, lambda rank: self.workers[rank].name)
         # Messages to each worker that were handed to the transport, came back from it as not to be
         # sent, and messages from each.
         self._sent = [Counter() for _ in self.workers]
         self._unsent = [Counter() for _ in self.workers]
         self._received = [0 for _ in self.workers]
+        #: Workers that have left without waiting for the others.
+        self.departed: set[int] = set()
         self._termination = Termination(self.rank, transport.size, self._counts)
         self._terminating = threading.Lock()
         self._stopped = Future()
@@ -136,6 +106,9 @@ class Agent:
             messages.ERROR: self._on_reply,
             messages.DROP: self._on_drop,
             messages.TERMINATION: self._on_termination,
+            messages.PARTING: self._on_parting,
+            messages.INQUIRY: self._on_inquiry,
+            messages.STATUS: self._on_status,
         }
         self._server = Server(self)
         self.recorder = make_recorder(self)
@@ -154,7 +127,7 @@ class Agent:
     @property
     def calls_made(self) -> int:
         """Calls, fetches and creations started here."""
-        return self._made.value
+        return self.calls.made
 
     @property
     def calls_served(self) -> int:
@@ -164,7 +137,7 @@ class Agent:
     @property
     def calls_outstanding(self) -> int:
         """Calls made from here that have not been answered."""
-        return len(self._calls)
+        return len(self.calls.outstanding)
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -261,7 +234,7 @@ class Agent:
 
     def wait_for_calls(self, context: int) -> None:
         """Wait until the calls made from here under an autograd context have ended, some way."""
-        for call in list(self._calls.values()):
+        for call in list(self.calls.outstanding.values()):
             if call.context == context:
                 call.wait_until(None)
 
@@ -273,25 +246,25 @@ class Agent:
             return self.options.rpc_timeout
         return float(timeout)
 
-    def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> _Call:
+    def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> Call:
         if self.closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
         seconds = (
             self.options.rpc_timeout if timeout is UNSET_RPC_TIMEOUT else self.seconds(timeout)
         )
-        return _Call(worker, function, self.recorder.current(), seconds)
+        return Call(worker, function, self.recorder.current(), seconds)
 
-    def _send_call(self, kind: int, call: _Call, packed: Packed, body: bytes) -> None:
+    def _send_call(self, kind: int, call: Call, packed: Packed, body: bytes) -> None:
         worker = call.worker
         message = Message(kind, worker, body, packed.buffers)
-        message.call = number = self._made.add() + 1
         tensors = packed.tensors
         if tensors:
             message.grad_count = len(tensors)
-        self._calls[number] = call
-        if call.deadline < self._first_deadline:
-            self._note_deadline(call.deadline)
+        message.call = number = self.calls.enter(call)
         try:
+            if worker in self.departed:
+                # Looked at after the call has been entered: `_on_parting` does it the other way.
+                raise self._has_left(worker)
             context = call.context
             if context != NO_CONTEXT:
                 message.context = context
@@ -303,7 +276,7 @@ class Agent:
                 self._sent[worker].add()
                 self.transport.send(message)
         except BaseException:
-            self._calls.pop(number, None)
+            self.calls.forget(number)
             packed.discard()
             raise
 
@@ -311,12 +284,14 @@ class Agent:
         self._unsent[message.peer].add()
         self.recorder.retract_send(message)
         packed.discard()
-        call = self._calls.pop(message.call, None)
+        call = self.calls.forget(message.call)
         if call is not None:
             call.finish(failure=partial(RuntimeError, str(error)))
 
     def send(self, message: Message) -> None:
-        """Send a message to another worker; any thread."""
+        """Send a message to another worker; any thread.  One that has left gets none."""
+        if message.peer in self.departed:
+            return
         self._sent[message.peer].add()
         self.transport.send(message)
 
@@ -332,7 +307,7 @@ class Agent:
 
     def _receive(self, message: Message) -> Callable[[], None] | None:
         if not message.announced:
-            if message.kind != messages.TERMINATION:
+            if message.kind not in messages.UNCOUNTED:
                 self._received[message.peer] += 1
             if message.context != NO_CONTEXT:
                 self.recorder.announce(message)
@@ -350,12 +325,9 @@ class Agent:
         body = message.body
         # References in it are dropped in good order, should nobody ever ask for the result.
         references = receive_references(body) if body[0] == REFERENCE_TABLE else ()
-        call = self._calls.pop(message.call, None)
+        call = self.calls.answered(message.call)
         if call is None:
-            # The caller has given up waiting.
-            self._expired_pins.pop(message.call, None)
             return
-        call.pinned = None
         if message.kind == messages.ERROR:
             call.finish(failure=partial(self._decode_error, message))
         elif body == NONE:
@@ -390,41 +362,37 @@ class Agent:
             self.run_soon(partial(self.rrefs.let_go))
 
     def _tick(self, now: float) -> None:
-        if now >= self._first_deadline:
-            self._expire(now)
+        if now >= self.calls.next_due:
+            self.calls.look(now)
         if self.rrefs.dropped:
             self.send_drops()
         with self._terminating:
             outgoing = self._termination.tick(now)
         self._send_termination(outgoing)
 
-    def _expire(self, now: float) -> None:
-        # Unlike list(items()), a copy is made in one piece: no finaliser can run in between.
-        for number, call in self._calls.copy().items():
-            if call.deadline <= now and self._calls.pop(number, None) is not None:
-                if call.pinned is not None:
-                    self._expired_pins[number] = call.pinned
-                    call.pinned = None
-                call.finish(failure=partial(self._timeout_error, call.seconds, call.worker))
-        # Calls are entered before their deadlines are noted.  So what is entered before the look
-        # at all of them is noted below, and what is entered later notes its own.
-        with self._deadline_lock:
-            self._first_deadline = float("inf")
-        for call in list(self._calls.values()):
-            self._note_deadline(call.deadline)
+    # -- calls that take long --------------------------------------------------------------------
 
-    def _note_deadline(self, deadline: float) -> None:
-        if deadline < self._first_deadline:
-            # Nothing is allocated in here: no finaliser can run, which might make a call.
-            with self._deadline_lock:
-                if deadline < self._first_deadline:
-                    self._first_deadline = deadline
+    def _ask(self, number: int, call: Call) -> None:
+        """Ask the callee what it is doing, so that the error can tell should the call expire."""
+        if call.worker == self.rank:
+            call.state = self._server.describe(self.rank, number)
+        elif call.worker not in self.departed:
+            inquiry = Message(messages.INQUIRY, call.worker)
+            inquiry.call = number
+            self.transport.send(inquiry)
 
-    def _timeout_error(self, seconds: float, worker: int) -> RpcTimeoutError:
-        return RpcTimeoutError(
-            f"RPC ran for more than set timeout ({seconds * 1e3:g} ms) and will now be marked "
-            f"with an error: no answer from worker {self.workers[worker].name!r}"
-        )
+    def _on_inquiry(self, message: Message) -> None:
+        if message.peer in self.departed:
+            return
+        text = self._server.describe(message.peer, message.call)
+        status = Message(messages.STATUS, message.peer, text.encode())
+        status.call = message.call
+        self.transport.send(status)
+
+    def _on_status(self, message: Message) -> None:
+        call = self.calls.outstanding.get(message.call)
+        if call is not None:
+            call.state = bytes(message.body).decode()
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -451,19 +419,37 @@ class Agent:
 
         return run
 
+    def wait(
+        self,
+        completion: Completion,
+        deadline: float | None = None,
+        mine: Callable[[Callable[[], None]], bool] | None = None,
+    ) -> bool:
+        """Wait, serving, until done or `deadline`; see `Progress.wait`."""
+        slots = self._server.slots
+        if slots is None:
+            return self.progress.wait(completion, deadline, mine)
+        with slots.given_up():
+            return self.progress.wait(completion, deadline, mine)
+
     # -- shutdown --------------------------------------------------------------------------------
 
-    def _counts(self) -> Counts:
+    def _counts(self, departed: int) -> Counts:
         # Activity before counts: what was active and has ended has counted its messages.
         active = bool(
-            self._server.executing or self._calls or self.rrefs.dropped or self.transport.busy
+            self._server.executing
+            or self.calls.outstanding
+            or self.rrefs.dropped
+            or self.transport.busy
         )
-        sent = sum(counter.value for counter in self._sent)
-        sent -= sum(counter.value for counter in self._unsent)
-        return Counts(sent, sum(self._received), active)
+        remaining = [rank for rank in range(len(self.workers)) if not departed >> rank & 1]
+        sent = sum(self._sent[rank].value - self._unsent[rank].value for rank in remaining)
+        return Counts(sent, sum(self._received[rank] for rank in remaining), active)
 
     def _send_termination(self, outgoing: list[Outgoing]) -> None:
         for rank, payload in outgoing:
+            if rank in self.departed:
+                continue
             body = pack(payload, copy=False).body
             self.transport.send(Message(messages.TERMINATION, rank, body))
         if self._termination.stopped:
@@ -476,6 +462,32 @@ class Agent:
         with self._terminating:
             outgoing = self._termination.receive(message.peer, payload)
         self._send_termination(outgoing)
+
+    def _has_left(self, worker: int) -> WorkerLeftError:
+        return WorkerLeftError(
+            f"worker {self.workers[worker].name!r} has left: it has shut down without waiting for "
+            "the others"
+        )
+
+    def _on_parting(self, message: Message) -> None:
+        peer = message.peer
+        self.departed.add(peer)
+        # After this nothing is sent to it; what was sent before may never arrive.
+        self.transport.lose(peer)
+        self.calls.fail_all(partial(self._has_left, peer), peer)
+        self.recorder.lose(peer)
+        with self._terminating:
+            outgoing = self._termination.depart(peer)
+        self._send_termination(outgoing)
+
+    def _part(self) -> None:
+        """Tell the others that this worker leaves, and let what it has sent reach them."""
+        for worker in self.workers:
+            if worker.id != self.rank and worker.id not in self.departed:
+                self.transport.send(Message(messages.PARTING, worker.id))
+        deadline = time.monotonic() + _PARTING_PATIENCE
+        while self.transport.busy and time.monotonic() < deadline:
+            time.sleep(1e-4)
 
     def join(self, timeout: float) -> None:
         """Serve until no worker has anything outstanding.  Collective over all workers.
@@ -514,12 +526,12 @@ class Agent:
             deadline = time.monotonic() + _STOP_PATIENCE
             while self.transport.busy and time.monotonic() < deadline:
                 time.sleep(1e-4)
+        else:
+            self._part()
         self.progress.stop(_STOP_PATIENCE)
-        failure = partial(RuntimeError, "RPC was shut down before this call was answered")
-        for call in list(self._calls.values()):
-            call.finish(failure=failure)
-        self._calls.clear()
-        self._expired_pins.clear()
+        self.calls.fail_all(
+            partial(RuntimeError, "RPC was shut down before this call was answered")
+        )
         # Callbacks of what has just failed, and of what came too late for a serving thread.
         self._ended = True
         self.progress.run_queue()

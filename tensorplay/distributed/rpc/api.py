@@ -146,7 +146,7 @@ def rpc_sync(
     agent = current_agent()
     call = agent.call(to, func, args, kwargs, timeout, waits=True)
     if not call.is_done:
-        agent.progress.wait(call)
+        agent.wait(call)
     return call.take()
 
 

@@ -11,6 +11,10 @@ class RpcTimeoutError(RuntimeError, TimeoutError):
     """A call, a fetch or a wait took longer than its timeout."""
 
 
+class WorkerLeftError(RuntimeError, ConnectionError):
+    """The other worker has left: it has shut down without waiting for this one."""
+
+
 class FunctionNotFoundError(RuntimeError, AttributeError):
     """A function or class that was sent by its name does not exist on the worker it came to."""
 

@@ -165,7 +165,7 @@ class Future(Completion):
         """Wait until done or `deadline` (monotonic seconds); whether it is done."""
         agent = agent_or_none()
         if agent is not None:
-            return agent.progress.wait(self, deadline)
+            return agent.wait(self, deadline)
         lock = threading.Lock()
         lock.acquire()
         while not self.is_done:

@@ -18,6 +18,13 @@ CREATE = 4
 FETCH = 5
 DROP = 6
 TERMINATION = 7
+#: The sender leaves without waiting for the others.
+PARTING = 8
+#: What has become of a call?  And the answer, for people.
+INQUIRY = 9
+STATUS = 10
+#: Messages about messages: `shutdown` waits for none of them.
+UNCOUNTED = frozenset({TERMINATION, PARTING, INQUIRY, STATUS})
 #: Kinds from here on belong to the layers above; see `Agent.handle`.
 FIRST_FREE_KIND = 16
 
@@ -51,6 +58,9 @@ class Recorder(Protocol):
 
     def attach(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """A message has been unpickled; hang its tensors that require grad from its pair."""
+
+    def lose(self, worker: int) -> None:
+        """A worker has left; nothing will come from it, nor reach it.  On the polling thread."""
 
     def close(self) -> None:
         """RPC has shut down."""
@@ -95,6 +105,9 @@ class _NoRecorder:
         pass
 
     def attach(self, message: Message, tensors: Sequence[Any]) -> None:
+        pass
+
+    def lose(self, worker: int) -> None:
         pass
 
     def close(self) -> None:

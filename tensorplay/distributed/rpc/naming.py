@@ -7,6 +7,7 @@ for what the receiver's module holds under it at that moment.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
@@ -83,3 +84,18 @@ def named(name: bytes) -> Any:
         return getattr(module, key)
     except (AttributeError, ImportError) as error:
         raise function_not_found(error) from error
+
+
+def name_for_people(function: Callable[..., Any]) -> str:
+    """What to call a function in a message to people.
+
+    >>> import functools
+    >>> name_for_people(functools.partial(len)), name_for_people(name_of)
+    ('len', 'tensorplay.distributed.rpc.naming.name_of')
+    """
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    module = getattr(inner, "__module__", None)
+    return name if module in (None, "builtins", "__main__") else f"{module}.{name}"

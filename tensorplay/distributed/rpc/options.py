@@ -33,6 +33,7 @@ class MPIRpcBackendOptions:
 
     rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC
     switch_interval: float | None = 1e-4
+    num_worker_threads: int | None = None
 
     def problem(self) -> str | None:
         """What is wrong with the options; None if nothing is."""

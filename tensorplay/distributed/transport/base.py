@@ -55,5 +55,9 @@ class Transport(ABC):
         """Whether transfers are under way that need polling to go on."""
 
     @abstractmethod
+    def lose(self, peer: int) -> None:
+        """Forget the transfers with a worker that has left: they may never be complete."""
+
+    @abstractmethod
     def close(self) -> None:
         """Release what the transport holds.  No message may be under way."""

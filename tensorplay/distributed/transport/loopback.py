@@ -133,5 +133,9 @@ class LoopbackTransport(Transport):
             self._world.lane(source, self.rank) for source in range(self.size)
         )
 
+    def lose(self, peer: int) -> None:
+        # What has come from it is whole, and nothing that was sent to it is kept here.
+        pass
+
     def close(self) -> None:
         self._closed = True

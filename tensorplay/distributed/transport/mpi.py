@@ -119,8 +119,8 @@ class MPITransport(Transport):
         self._tag_limit = int(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB))
         self._lock = threading.Lock()
         self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
-        # Sends under way, oldest first: the request, and what it must keep alive.
-        self._sends: deque[tuple[Any, Any]] = deque()
+        # Sends under way, oldest first: the request, what it must keep alive, destination.
+        self._sends: deque[tuple[Any, Any, int]] = deque()
         # Bulk sends under way: requests, memory, destination.
         self._bulk_sends: list[tuple[list[Any], Any, int]] = []
         self._bulk_sent = [0] * self.size
@@ -128,6 +128,8 @@ class MPITransport(Transport):
         self._bulk_unfinished = [0] * self.size
         self._arrivals: list[_BulkArrival] = []
         self._complete: deque[Message] = deque()
+        # Transfers with workers that have left: MPI may still use their memory.
+        self._lost: list[Any] = []
         self._closed = False
         self._slot = memoryview(bytearray(EAGER_LIMIT))
         self._status = mpi.Status()
@@ -202,7 +204,7 @@ class MPITransport(Transport):
         self.messages_sent += 1
         self.bytes_sent += len(frame)
         if not request.Test():
-            self._sends.append((request, frame))
+            self._sends.append((request, frame, peer))
         if bulk:
             tag = self._bulk_sent[peer] % (self._tag_limit + 1)
             self._bulk_sent[peer] += 1
@@ -311,6 +313,16 @@ class MPITransport(Transport):
         return bool(
             self._sends or self._bulk_sends or self._arrivals or self._outbox or self._frame
         )
+
+    def lose(self, peer: int) -> None:
+        with self._lock:
+            self._outbox = deque(entry for entry in self._outbox if entry[0].peer != peer)
+            self._lost += [entry for entry in self._sends if entry[2] == peer]
+            self._sends = deque(entry for entry in self._sends if entry[2] != peer)
+            self._lost += [entry for entry in self._bulk_sends if entry[2] == peer]
+            self._bulk_sends = [entry for entry in self._bulk_sends if entry[2] != peer]
+            self._lost += [a for a in self._arrivals if a.message.peer == peer]
+            self._arrivals = [a for a in self._arrivals if a.message.peer != peer]
 
     def close(self) -> None:
         with self._lock:

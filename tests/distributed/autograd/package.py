@@ -91,6 +91,7 @@ class SimulatedAgent:
         self.handlers: dict[int, Callable[[Message], Callable[[], None] | None]] = {}
         self.handle = self.handlers.__setitem__
         self.progress = self
+        self.departed: set[int] = set()
         self.patience: int | None = None
 
     def send(self, message: Message) -> None:

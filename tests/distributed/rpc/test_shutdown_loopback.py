@@ -154,22 +154,72 @@ def test_shutdown_that_takes_too_long_names_who_is_missing(
     assert told == [f"shutdown took longer than {s:g} s; not there yet: worker2" for s in timeouts]
 
 
+def leave_together(agents: list[Agent]) -> None:
+    """Have agents shut down in good order, at the same time."""
+    errors: list[BaseException] = []
+
+    def leave(agent: Agent) -> None:
+        try:
+            agent.join(LIMIT)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=leave, args=(agent,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * LIMIT)
+    assert errors == []
+
+
 def test_shutdown_without_the_first_worker(cluster: Cluster) -> None:
     told = join_all(cluster.agents[1:], [0.5, 0.6])
     assert "not there yet: worker0" in told[0]
     assert "not there yet: worker0" in told[1]
     cluster.agents[0].close(graceful=False)
-    (alone,) = join_all(cluster.agents[2:], [0.1])
-    assert "not there yet: worker0" in alone
+    leave_together(cluster.agents[1:])
 
 
-def test_shutdown_when_the_first_worker_has_gone(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent_module, "_ASK_PATIENCE", 0.1)
+def test_shutdown_that_waits_for_one_when_another_has_gone(cluster: Cluster) -> None:
     cluster.agents[0].close(graceful=False)
-    (alone,) = join_all(cluster.agents[2:], [0.1])
-    assert alone == "shutdown took longer than 0.1 s; worker0 does not answer"
+    (alone,) = join_all(cluster.agents[2:], [0.5])
+    assert alone == "shutdown took longer than 0.5 s; not there yet: worker1"
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_others_leave_in_good_order_when_one_has_departed(cluster: Cluster, gone: int) -> None:
+    remaining = [agent for agent in cluster.agents if agent.rank != gone]
+    # Messages between it and the others, which nobody will count.
+    for agent in cluster.agents:
+        set_thread_agent(agent)
+        for other in range(3):
+            assert rpc.rpc_sync(other, here) == other
+    cluster.agents[gone].close(graceful=False)
+    leave_together(remaining)
+
+
+def test_departure_while_the_others_wait_in_shutdown(cluster: Cluster) -> None:
+    thread = threading.Thread(target=leave_together, args=(cluster.agents[1:],))
+    thread.start()
+    cluster.agents[0].close(graceful=False)
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+
+
+def test_calls_to_a_worker_that_departs_fail_at_once(
+    cluster: Cluster, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_STOP_PATIENCE", 0.1)
+    cluster.become(0)
+    future = rpc.rpc_async(1, pass_gate, args=(gate.name,), timeout=0)
+    rref = rpc.remote(1, pass_gate, args=(gate.name,), timeout=0)
+    assert gate.waiting.acquire(timeout=LIMIT)
+    cluster.agents[1].close(graceful=False)
+    for wait in (future.wait, rref.to_here, lambda: rpc.rpc_sync(1, here)):
+        with pytest.raises(rpc.WorkerLeftError, match="worker 'worker1' has left"):
+            wait()
+    assert rpc.rpc_sync(2, here) == 2
+    gate.event.set()
 
 
 def test_shutdown_that_takes_too_long_because_somebody_works(cluster: Cluster, gate: Gate) -> None:

@@ -49,6 +49,9 @@ class FakeTransport(Transport):
     def busy(self) -> bool:
         return self.is_busy
 
+    def lose(self, peer: int) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
