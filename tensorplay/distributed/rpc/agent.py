@@ -194,6 +194,7 @@ class Agent:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
         call = self._new_call(worker, function, timeout)
+        call.creates = True
         packed = pack_call(function, *_arguments(args, kwargs), copy=True)
         rref_id = self.rrefs.new_id()
         body = LOCAL_ID.pack(rref_id.local_id) + packed.body

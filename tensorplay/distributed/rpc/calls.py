@@ -139,9 +139,10 @@ class Calls:
                     self._ask(number, call)
                     continue
                 failure = partial(self._timeout_error, call)
-            self._give_up(number, call, failure)
-            if call.lost and call.creates:
-                creations[call] = failure
+            if self._give_up(number, call, failure):
+                self.timed_out += 1
+                if call.creates:
+                    creations[call] = failure
         # Calls are entered before they are noted.  So what is entered before the look at all of
         # them is noted below, and what is entered later notes its own.
         with self._noting:
@@ -149,16 +150,14 @@ class Calls:
         for call in list(self.outstanding.values()):
             self._note(call.due)
 
-    def _give_up(self, number: int, call: Call, failure: Failure) -> None:
+    def _give_up(self, number: int, call: Call, failure: Failure) -> bool:
         if self.outstanding.pop(number, None) is None:
-            return
+            return False
         if call.pinned is not None:
             self._expired_pins[number] = call.pinned
             call.pinned = None
-        if call.seconds and call.deadline <= time.monotonic():
-            self.timed_out += 1
         call.lost = True
-        call.finish(failure=failure)
+        return call.finish(failure=failure)
 
     def _timeout_error(self, call: Call) -> RpcTimeoutError:
         name = self._name(call.worker)

@@ -124,6 +124,12 @@ class Future(Completion):
         if not self.finish(error=error):
             raise RuntimeError("Future can only be marked completed once")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "Can not pickle torch.futures.Future: a tensorplay Future stays on its worker. Send "
+            "its result, or mark the function that returns it with rpc.functions.async_execution"
+        )
+
     # -- for the layers of this package ----------------------------------------------------------
 
     def finish(

@@ -28,9 +28,12 @@ ATOMS = [None, True, -1, 2**80, 1.5, float("inf"), 1j, "", "ä\n", b"", b"\0\1"]
 
 
 def leaf(*shape: int) -> tp.Tensor:
-    return tp.from_numpy(
-        np.arange(float(np.prod(shape, dtype=int))).reshape(shape)
-    ).requires_grad_()
+    array = np.arange(float(np.prod(shape, dtype=int))).reshape(shape)
+    return tp.from_numpy(array).requires_grad_()
+
+
+def zeros(*shape: int) -> tp.Tensor:
+    return tp.zeros(*shape, dtype=tp.float64)
 
 
 def check_same(got: Any, sent: Any) -> None:
