@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,10 @@ Handler = Callable[[Message], Callable[[], None] | None]
 class _Call(Future):
     """The future of a call that has not been answered."""
 
-    __slots__ = ("context", "deadline", "pinned", "seconds", "worker")
+    __slots__ = ("context", "deadline", "kind", "pinned", "seconds", "worker")
+
+    #: What was sent; see `messages`.
+    kind: int
 
     def __init__(self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None) -> None:
         super().__init__()
@@ -140,6 +143,11 @@ class Agent:
         """Calls made from here that have not been answered."""
         return len(self._calls)
 
+    @property
+    def creations_outstanding(self) -> int:
+        """Values that others have been asked to make and have not acknowledged."""
+        return sum(call.kind == messages.CREATE for call in self._calls.copy().values())
+
     # -- workers ---------------------------------------------------------------------------------
 
     def resolve(self, to: str | int | WorkerInfo) -> WorkerInfo:
@@ -161,6 +169,26 @@ class Agent:
         raise ValueError(
             f"Cannot get WorkerInfo from name {to!r}: give a worker's name, rank or WorkerInfo"
         )
+
+    def get_worker_info(self, worker: str | int | WorkerInfo | None = None) -> WorkerInfo:
+        """A worker by name or rank; this one by default."""
+        return self.workers[self.rank] if worker is None else self.resolve(worker)
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All workers, in the order of their ranks."""
+        return list(self.workers)
+
+    def get_debug_info(self) -> dict[str, str]:
+        """Counters of calls and threads, as strings."""
+        progress = self.progress
+        counts = {
+            "server_active_calls": len(self._server.executing),
+            "server_active_async_calls": self._server.deferred,
+            "client_active_calls": len(self._calls),
+            "num_idle_threads": progress.idle_count,
+            "thread_pool_size": progress.thread_count,
+        }
+        return {f"agent.{name}": str(count) for name, count in counts.items()}
 
     # -- making calls ----------------------------------------------------------------------------
 
@@ -236,6 +264,8 @@ class Agent:
         """The timeout of a call in seconds, 0 for none; -1 stands for the default."""
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
             raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+        if timeout != timeout:
+            raise ValueError("timeout must be a number of seconds, got nan")
         if timeout == UNSET_RPC_TIMEOUT:
             return self.options.rpc_timeout
         return float(timeout)
@@ -257,6 +287,7 @@ class Agent:
         context = recorder.current()
         own = worker == self.rank
         call = _Call(worker, context, self.seconds(timeout), pinned)
+        call.kind = kind
         packed = pack(request, copy=copy or own)
         body = prefix + packed.body if prefix else packed.body
         message = Message(kind, worker, body, packed.buffers)
@@ -451,7 +482,7 @@ class Agent:
             outgoing = self._termination.receive(message.peer, payload)
         self._send_termination(outgoing)
 
-    def join(self, timeout: float) -> None:
+    def join(self, timeout: float = 0) -> None:
         """Serve until no worker has anything outstanding.  Collective over all workers.
 
         Args:
@@ -521,4 +552,10 @@ def _arguments(
             f"args must be a tuple or a list of arguments, got {type(args).__name__}; for a single "
             "argument write args=(value,)"
         )
-    return tuple(args), dict(kwargs) if kwargs else {}
+    if kwargs is None:
+        kwargs = {}
+    elif not isinstance(kwargs, Mapping):
+        raise TypeError(
+            f"kwargs must be a mapping of names to arguments, got {type(kwargs).__name__}"
+        )
+    return tuple(args), dict(kwargs)

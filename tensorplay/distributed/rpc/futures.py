@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tensorplay.distributed.rpc import bridges
 from tensorplay.distributed.rpc.current import agent_or_none
 from tensorplay.distributed.transport import Completion
 from tensorplay.distributed.transport.parking import PARK_LIMIT
+
+if TYPE_CHECKING:
+    from tensorplay.distributed.rpc.bridges import Handshake
 
 _log = logging.getLogger("tensorplay")
 
@@ -38,11 +42,17 @@ class Future(Completion):
         "_decoding",
         "_error",
         "_failure",
+        "_handshake",
         "_trace",
         "_value",
     )
 
-    def __init__(self) -> None:
+    # Made by `bridges` when `concurrent.futures` first asks for it; unset until then.
+    _handshake: Handshake
+
+    def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+        if devices and any(str(device) != "cpu" for device in devices):
+            raise ValueError(f"a Future's values are on the cpu: there is no device of {devices}")
         # As Completion.__init__ does; written out, since every call makes one.
         self.is_done = False
         self._parked = []
@@ -90,7 +100,7 @@ class Future(Completion):
         """A future for ``callback(self)``, which is called once this one is done.
 
         The callback runs at once if this future is done; otherwise on a thread of the library,
-        where it may wait for other calls.
+        where it may wait for other calls.  If it returns a future, that one's result is the result.
         """
         if not callable(callback):
             raise TypeError(f"then() needs a callable, got {type(callback).__name__}")
@@ -100,12 +110,30 @@ class Future(Completion):
             try:
                 value = callback(self)
             except BaseException as error:  # SystemExit too: no thread of the library may end by it
-                result.set_exception(error)
+                result.finish(error=error)
             else:
-                result.set_result(value)
+                if isinstance(value, Future):
+                    value._pass_on_to(result)
+                else:
+                    result.finish(value=value)
 
         self.when_done(run)
         return result
+
+    def _pass_on_to(self, other: Future) -> None:
+        """Complete `other` as this one is completed."""
+        if other is self:
+            self.finish(error=RuntimeError("a then() callback returned the future of its result"))
+            return
+
+        def run() -> None:
+            error = self.exception()
+            if error is None:
+                other.finish(value=self.value())
+            else:
+                other.finish(error=error)
+
+        self.when_done(run)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call ``callback(self)`` once this future is done; what it raises is logged."""
@@ -117,6 +145,41 @@ class Future(Completion):
                 _log.exception("a callback added by add_done_callback raised")
 
         self.when_done(run)
+
+    def exception(self) -> BaseException | None:
+        """The exception that is the result of a future that is done; None if it has a value.
+
+        Raises:
+            RuntimeError: The future is not done yet.
+        """
+        if not self.is_done:
+            raise RuntimeError("exception() was called before the future was done: use wait()")
+        try:
+            self.result_now()
+        except BaseException as error:
+            return error
+        return None
+
+    def cancelled(self) -> bool:
+        """False: a call cannot be taken back."""
+        return False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in a coroutine, without holding up the event loop."""
+        return bridges.awaited(self)
+
+    # `concurrent.futures.wait` and `as_completed` ask for these three.
+    @property
+    def _condition(self) -> threading.Condition:
+        return bridges.condition_of(self)
+
+    @property
+    def _state(self) -> str:
+        return bridges.handshake(self).state
+
+    @property
+    def _waiters(self) -> list[Any]:
+        return bridges.handshake(self).waiters
 
     def set_result(self, result: Any) -> None:
         """Complete the future with a value.

@@ -34,12 +34,14 @@ class Server:
 
     Attributes:
         calls_served: Calls, fetches and creations executed so far.
+        deferred: Calls whose answers wait for a future, without a thread.
         executing: What is being executed, or waits to be; each a unique object.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.calls_served = 0
+        self.deferred = 0
         self.executing: set[Any] = set()
         self._counting = threading.Lock()
         agent.handle(messages.CALL, partial(self._serve_task, self._serve_call))
@@ -115,6 +117,8 @@ class Server:
         # No thread waits for it.
         key = object()
         self.executing.add(key)
+        with self._counting:
+            self.deferred += 1
 
         def answer() -> None:
             try:
@@ -123,6 +127,8 @@ class Server:
                 self._answer_error(message, error)
             finally:
                 self.executing.discard(key)
+                with self._counting:
+                    self.deferred -= 1
 
         value.when_done(answer)
 
