@@ -115,7 +115,8 @@ def _all_gather(
 ) -> dict[str, Any]:
     """What each worker contributes, by name.  Collective over `worker_names`.
 
-    Workers go on serving while they wait.
+    Workers go on serving while they wait.  Threads of one worker that gather among the same set at
+    once take part in different rounds of it, in no certain order.
 
     Args:
         obj: What this worker contributes; the others get copies.
@@ -183,14 +184,14 @@ def _lead(part: _Part, obj: Any) -> dict[str, Any]:
     agent, names, state = part.agent, part.names, part.state
     rounds = _rounds_of(agent)
     rounds.contribute(names, part.number, agent.name, obj)
-    gathered = state.gathered_objects
     if not state.proceed_signal.wait_until(part.deadline):
         # From here on nothing more comes.
         rounds.end(names, part.number)
-        missing = [name for name in names if name not in gathered]
+        missing = [name for name in names if name not in state.gathered_objects]
         problem = _timed_out(missing, part.seconds, f"{', '.join(missing)} did not come to it")
         _broadcast(part, None, problem)
         raise RpcTimeoutError(problem)
+    gathered = {name: state.gathered_objects[name] for name in names}
     try:
         answers = _broadcast(part, gathered, None)
     except Exception as error:

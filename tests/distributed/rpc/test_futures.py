@@ -433,3 +433,74 @@ def test_callback_pending_at_shutdown_is_called() -> None:
 
     on_a_worker(program)
     assert called == [1, 2]
+
+
+# -- results that are futures ----------------------------------------------------------------------
+
+
+@everywhere
+def test_future_that_a_callback_returns_is_followed(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        inner = Future()
+        outer = done(1).then(lambda future: inner)
+        assert not outer.done()
+        inner.set_result(5)
+        assert outer.wait() == 5
+        assert done(1).then(lambda future: done(6)).wait() == 6
+        with pytest.raises(KeyError):
+            done(1).then(lambda future: failed(KeyError("k"))).wait()
+
+    where(program)
+
+
+@everywhere
+def test_future_that_is_a_result_stays_one(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        inner = Future()
+        future = Future()
+        future.set_result(inner)
+        assert future.wait() is inner
+
+    where(program)
+
+
+@everywhere
+def test_callback_that_returns_its_own_result(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        start = Future()
+        loop: list[Future] = []
+        loop.append(start.then(lambda future: loop[0]))
+        start.set_result(None)
+        with pytest.raises(RuntimeError, match="returned the future of its result"):
+            loop[0].wait()
+
+    where(program)
+
+
+def test_result_that_was_set_by_hand_before_the_callback_returned() -> None:
+    start = Future()
+    result = start.then(lambda future: 1)
+    result.set_result(2)
+    start.set_result(None)
+    assert result.wait() == 2
+
+
+def test_exception_as_a_value() -> None:
+    error = KeyError("k")
+    assert failed(error).exception() is error
+    assert done(1).exception() is None
+    assert not done(1).cancelled()
+    with pytest.raises(RuntimeError, match="before the future was done"):
+        Future().exception()
+
+
+@pytest.mark.parametrize("devices", [None, [], ["cpu"]])
+def test_devices_of_the_host(devices: Any) -> None:
+    future = Future(devices=devices)
+    future.set_result(1)
+    assert future.wait() == 1
+
+
+def test_other_devices() -> None:
+    with pytest.raises(ValueError, match="on the cpu"):
+        Future(devices=["cuda:0"])
