@@ -20,7 +20,7 @@ from typing import Any
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
-from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.futures import Future, run_inline
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.ownership import RRefId
@@ -436,7 +436,7 @@ class Agent:
     def run_soon(self, function: Callable[[], None]) -> None:
         """Have a serving thread run `function`; shutdown waits for it."""
         if self._ended:
-            function()
+            run_inline(function)
         else:
             self.progress.submit(self._server.task(function))
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tensorplay.distributed.rpc import bridges
 from tensorplay.distributed.rpc.current import agent_or_none
@@ -22,6 +22,34 @@ _log = logging.getLogger("tensorplay")
 # Guards the step from "not done" to "done" of all futures; held for a few instructions only.
 # Re-entrant: a finaliser that makes calls may run in between.
 _step = threading.RLock()
+
+
+#: So many callbacks may complete futures within each other on one stack.
+_DEEPEST = 40
+
+
+class _Stack(threading.local):
+    depth = 0
+
+
+_stack = _Stack()
+
+
+def run_inline(callback: Callable[[], None]) -> None:
+    """Run a callback before this returns, however deep in callbacks of others.
+
+    A long chain of `then` must not end in a RecursionError: its futures would never be done.
+    """
+    if _stack.depth >= _DEEPEST:
+        thread = threading.Thread(target=callback, name="tensorplay callback", daemon=True)
+        thread.start()
+        thread.join()
+        return
+    _stack.depth += 1
+    try:
+        callback()
+    finally:
+        _stack.depth -= 1
 
 
 class Future(Completion):
@@ -154,11 +182,13 @@ class Future(Completion):
         """
         if not self.is_done:
             raise RuntimeError("exception() was called before the future was done: use wait()")
-        try:
-            self.result_now()
-        except BaseException as error:
-            return error
-        return None
+        # Not by raising it: the traceback would hold this frame, and that the future.
+        if self._decode is not None:
+            self._decode_once()
+        if self._failure is not None:
+            return self._failure()
+        error = self._error
+        return None if error is None else error.with_traceback(self._trace)
 
     def cancelled(self) -> bool:
         """False: a call cannot be taken back."""
@@ -180,6 +210,12 @@ class Future(Completion):
     @property
     def _waiters(self) -> list[Any]:
         return bridges.handshake(self).waiters
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Future cannot be sent: its copy would never be done. Send its value, or an RRef; a "
+            "function that returns one must be marked with rpc.functions.async_execution"
+        )
 
     def set_result(self, result: Any) -> None:
         """Complete the future with a value.
@@ -230,7 +266,7 @@ class Future(Completion):
             agent = agent_or_none()
             for callback in callbacks:
                 if agent is None:
-                    callback()
+                    run_inline(callback)
                 else:
                     agent.run_soon(callback)
         return True

@@ -41,7 +41,7 @@ def make_agent(
     problem = problem or given.problem()
     if problem is not None and comm is None and mpi.launched_size() <= 1:
         # There is nobody to tell, so no MPI need be started for it.
-        raise problem
+        raise type(problem)(f"init_rpc: rank 0: {problem}")
     if isinstance(given, TensorPipeRpcBackendOptions):
         given = given.for_mpi()
     assert isinstance(given, MPIRpcBackendOptions)
