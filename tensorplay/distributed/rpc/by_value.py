@@ -16,7 +16,10 @@ def _pickler_class() -> Any:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         def __init__(
-            self, file: io.BytesIO, take_buffer: Callable[[Any], Any], table: dict[type, Any]
+            self,
+            file: io.BytesIO,
+            take_buffer: Callable[[Any], Any] | None,
+            table: dict[type, Any],
         ) -> None:
             for cls, reducer in cloudpickle.Pickler.dispatch_table.items():
                 table.setdefault(cls, reducer)
@@ -28,13 +31,13 @@ def _pickler_class() -> Any:
 
 
 def make_pickler(
-    file: io.BytesIO, take_buffer: Callable[[Any], Any], table: dict[type, Any]
+    file: io.BytesIO, take_buffer: Callable[[Any], Any] | None, table: dict[type, Any]
 ) -> pickle.Pickler:
     """A pickler for one message, which knows by value what cloudpickle does.
 
     Args:
         file: Where the pickle goes.
-        take_buffer: Takes out-of-band buffers.
+        take_buffer: Takes out-of-band buffers; None leaves them in the pickle.
         table: Reducers by class, which come before cloudpickle's.
     """
     pickler: pickle.Pickler = _pickler_class()(file, take_buffer, table)

@@ -6,6 +6,8 @@ import pickle
 import traceback
 from typing import NamedTuple
 
+from tensorplay.distributed.rpc.serialization import dumps
+
 
 class RpcTimeoutError(RuntimeError, TimeoutError):
     """A call, a fetch or a wait took longer than its timeout."""
@@ -56,7 +58,7 @@ def describe(error: BaseException, worker: str) -> Failure:
     # SystemExit and its kin would end the caller; they arrive as RemoteError.
     if isinstance(error, Exception):
         try:
-            pickled = pickle.dumps(error)
+            pickled = dumps(error)
             pickle.loads(pickled)
         except Exception:
             pickled = None

@@ -56,7 +56,7 @@ def register_reference_maker(maker: ReferenceMaker) -> None:
     _reference_makers[:] = [maker]
 
 
-PicklerMaker = Callable[[io.BytesIO, Callable[[Any], Any], dict[type, Any]], pickle.Pickler]
+PicklerMaker = Callable[[io.BytesIO, Callable[[Any], Any] | None, dict[type, Any]], pickle.Pickler]
 # Makes the pickler of each message, for sending functions by value; None if they go by name.
 _by_value: list[PicklerMaker | None] = [None]
 
@@ -64,6 +64,16 @@ _by_value: list[PicklerMaker | None] = [None]
 def send_by_value(maker: PicklerMaker | None) -> None:
     """Have `maker` make the pickler of each message from now on; None for pickle's own."""
     _by_value[:] = [maker]
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle `value` apart from any message: no references, and tensors as pickle does them."""
+    by_value = _by_value[0]
+    if by_value is None:
+        return pickle.dumps(value)
+    file = io.BytesIO()
+    by_value(file, None, {}).dump(value)
+    return file.getvalue()
 
 
 def reducer_of(cls: type) -> Reducer | None:

@@ -122,6 +122,22 @@ def test_gradients_reach_tensors_in_closures() -> None:
 
 
 @pytest.mark.usefixtures("asked_for")
+def test_exceptions_that_a_function_defines() -> None:
+    class OwnError(Exception):
+        pass
+
+    def fail() -> None:
+        raise OwnError("text", 5)
+
+    def program() -> None:
+        with pytest.raises(OwnError) as caught:
+            rpc.rpc_sync(1, fail)
+        assert caught.value.args == ("text", 5)
+
+    on_first(2, program)
+
+
+@pytest.mark.usefixtures("asked_for")
 def test_what_has_a_name_goes_by_it() -> None:
     def program() -> None:
         assert rpc.rpc_sync(1, identity, args=(add,)) is add
