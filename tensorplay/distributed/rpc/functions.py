@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -59,7 +58,9 @@ def is_async(function: Any) -> bool:
         elif isinstance(function, functools.partial):
             function = function.func
         else:
-            # An object of a user's class.  Looked up in the class: instances may answer anything.
-            call = inspect.getattr_static(type(function), "__call__")
+            # Perhaps an object of a user's class.  Only classes are asked: instances, as proxies
+            # and mocks are, may answer anything.
+            owners = (cls.__dict__ for cls in type(function).__mro__ if "__call__" in cls.__dict__)
+            call = next(owners, {}).get("__call__")
             return isinstance(call, types.FunctionType) and _MARK in call.__dict__
     return _MARK in function.__dict__

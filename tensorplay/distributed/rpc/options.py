@@ -50,8 +50,9 @@ class MPIRpcBackendOptions(RpcBackendOptions):
         num_worker_threads: How many requests this worker executes at once; None for no bound.
             Under a bound, workers that call each other mutually can starve.
         cloudpickle: Send by value what other workers may not find by its name: lambdas, closures,
-            and the functions and classes of a notebook or script (``__main__``).  Needs the
-            package cloudpickle.
+            and the functions and classes of a notebook or script (``__main__``).  They bring copies
+            of the globals that they use, and a class arrives as a copy, too.  Needs the package
+            cloudpickle.
 
     >>> MPIRpcBackendOptions(rpc_timeout=5).rpc_timeout
     5

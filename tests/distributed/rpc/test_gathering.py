@@ -92,7 +92,7 @@ def test_three_threads_at_once(what: Callable[[int], Any]) -> None:
     assert run_world(3, program, weather=HARSH) == [[expected] * 15] * 3
 
 
-def test_worker_serves_while_it_waits(gate: Gate) -> None:
+def test_worker_serves_while_it_waits() -> None:
     def program(rank: int) -> Any:
         if rank == 1:
             assert rpc.rpc_sync(0, add, args=(1, 2)) == 3
@@ -148,6 +148,8 @@ def test_follower_that_does_not_come() -> None:
     def program(rank: int) -> None:
         text = "Followers ['worker2'] timed out in _all_gather after 0.30 seconds. The first exc"
         if rank == 0:
+            # Worker 1 has come.
+            eventually(lambda: rounds_open() == 1)
             check_timeout(lambda: _all_gather(0, timeout=0.3), text)
         elif rank == 1:
             check_timeout(lambda: _all_gather(1), text)
@@ -193,11 +195,11 @@ def test_messages_have_the_timeout_of_the_options() -> None:
     run_world(3, program)
 
 
-def test_without_a_timeout_there_is_no_limit_for_the_whole(gate: Gate) -> None:
+def test_without_a_timeout_there_is_no_limit_for_the_whole() -> None:
     def program(rank: int) -> Any:
-        rpc._set_rpc_timeout(0.1)
+        rpc._set_rpc_timeout(0.5)
         if rank == 1:
-            time.sleep(0.3)
+            time.sleep(0.8)
         return _all_gather(rank)
 
     assert run_world(2, program) == [{"worker0": 0, "worker1": 1}] * 2

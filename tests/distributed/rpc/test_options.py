@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from distributed.rpc.called import add, on_first, sleep
+from distributed.rpc.called import Gate, add, on_first, pass_gate
 from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc import TensorPipeRpcBackendOptions, constants
 
@@ -76,17 +76,18 @@ def test_constants() -> None:
 # -- the default timeout, on a worker --------------------------------------------------------------
 
 
-def test_timeout_is_taken_when_a_call_is_made() -> None:
+def test_timeout_is_taken_when_a_call_is_made(gate: Gate) -> None:
     def program() -> None:
         assert rpc.get_rpc_timeout() == 20.0
-        unhurried = rpc.rpc_async(1, sleep, args=(0.3,))
+        unhurried = rpc.rpc_async(1, pass_gate, args=(gate.name, "there"))
         rpc._set_rpc_timeout(0.1)
         assert rpc.get_rpc_timeout() == 0.1
-        hurried = rpc.rpc_async(1, sleep, args=(0.3,))
+        hurried = rpc.rpc_async(1, pass_gate, args=(gate.name,))
         rpc._set_rpc_timeout(20)
         with pytest.raises(rpc.RpcTimeoutError, match="100 ms"):
             hurried.wait()
-        assert unhurried.wait() == "slept"
+        gate.event.set()
+        assert unhurried.wait() == "there"
         assert rpc.rpc_sync(1, rpc.get_rpc_timeout) == 20.0
 
     on_first(2, program)
@@ -105,12 +106,13 @@ def test_default_timeouts_that_do_not_hold(seconds: Any, kind: type[Exception]) 
     on_first(1, program)
 
 
-def test_timeouts_of_calls() -> None:
+def test_timeouts_of_calls(gate: Gate) -> None:
     def program() -> None:
         with pytest.raises(ValueError, match="got nan"):
             rpc.rpc_sync(1, add, args=(1, 2), timeout=math.nan)
         with pytest.raises(rpc.RpcTimeoutError):
-            rpc.rpc_sync(1, sleep, args=(0.2,), timeout=-5)
+            rpc.rpc_sync(1, pass_gate, args=(gate.name,), timeout=-5)
+        gate.event.set()
         assert rpc.rpc_sync(1, add, args=(1, 2), timeout=-1) == 3
 
     on_first(2, program)
