@@ -60,7 +60,7 @@ def is_async(function: Any) -> bool:
         else:
             # Perhaps an object of a user's class.  Only classes are asked: instances, as proxies
             # and mocks are, may answer anything.
-            owners = (cls.__dict__ for cls in type(function).__mro__ if "__call__" in cls.__dict__)
-            call = next(owners, {}).get("__call__")
-            return isinstance(call, types.FunctionType) and _MARK in call.__dict__
+            calls = (vars(cls).get("__call__") for cls in type(function).__mro__)
+            function = next((call for call in calls if call is not None), None)
+            return isinstance(function, types.FunctionType) and _MARK in function.__dict__
     return _MARK in function.__dict__

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
-from distributed.rpc.called import Gate, eventually, on_first, pass_gate
+from distributed.rpc.called import LIMIT, Gate, add, eventually, on_first, pass_gate
 from tensorplay.distributed import rpc
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 
 STRINGS = {
     "num_pending_users",
@@ -81,6 +85,29 @@ def test_of_autograd() -> None:
         assert rpc._get_debug_info()["num_autograd_contexts"] == 0
 
     on_first(1, program)
+
+
+def test_while_a_backward_pass_goes_on(gate: Gate) -> None:
+    def program() -> None:
+        x = tp.ones(2, requires_grad=True)
+        x.register_hook(gate.pass_through)
+        agent = current_agent()
+        with dist_autograd.context() as context_id:
+            loss = rpc.rpc_sync(1, add, args=(x, 1.0)).sum()
+
+            def backward() -> None:
+                set_thread_agent(agent)
+                dist_autograd.backward(context_id, [loss])
+
+            thread = threading.Thread(target=backward)
+            thread.start()
+            gate.waiting.acquire()
+            assert rpc._get_debug_info()["num_current_backward_passes"] == 1
+            gate.event.set()
+            thread.join(LIMIT)
+        assert rpc._get_debug_info()["num_current_backward_passes"] == 0
+
+    on_first(2, program)
 
 
 def test_needs_a_worker() -> None:
