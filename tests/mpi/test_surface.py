@@ -12,6 +12,7 @@ import pytest
 
 from mpi.conftest import RpcWorld
 from tensorplay.distributed import rpc
+from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.futures import collect_all, wait_all
 
 pytestmark = pytest.mark.mpi
@@ -50,7 +51,7 @@ def add(a: Any, b: Any) -> Any:
             ValueError,
             "'cpu' only, got 'cuda:0'",
         ),
-        ({"name": 5}, ValueError, "Worker name must be a string"),
+        ({"name": 5}, WorkerNameError, "Worker name must be a string"),
         ({"rank": "0"}, TypeError, "rank must be an int"),
         ({"world_size": 99}, ValueError, "world_size=99 was given"),
     ],

@@ -20,6 +20,10 @@ class RemoteError(RuntimeError):
     """
 
 
+class WorkerNameError(ValueError, RuntimeError):
+    """A name that a worker cannot have."""
+
+
 class RemoteTraceback(Exception):
     """The cause of a remote exception: the traceback as the other worker saw it."""
 

@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
+from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
 from tensorplay.distributed.transport.wire import PROTOCOL_VERSION
@@ -27,7 +28,7 @@ class _Claim(NamedTuple):
 
 
 #: The kinds of problem that there are, by name: exceptions themselves might not travel whole.
-_KINDS = {kind.__name__: kind for kind in (TypeError, ValueError, ImportError, RuntimeError)}
+_KINDS = {kind.__name__: kind for kind in (WorkerNameError, TypeError, ValueError, ImportError)}
 
 
 def agree(
@@ -51,7 +52,7 @@ def agree(
         problem: What is wrong already with this worker's arguments.
 
     Raises:
-        ValueError: An argument of some worker does not hold.
+        ValueError: An argument of some worker does not hold; a `WorkerNameError` if it is a name.
         TypeError: An argument is not what it should be.  If several workers have a problem, the
             first one's tells which is raised.
         ImportError: A worker lacks a package that its options ask for.
@@ -94,7 +95,7 @@ def _problem(
 ) -> Exception | None:
     text = check_name(name)
     if text is not None:
-        return ValueError(text)
+        return WorkerNameError(text)
     return (
         options.problem()
         or _disagreement("rank", rank, {-1, transport.rank}, transport.rank)

@@ -13,9 +13,12 @@ import pytest
 
 from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc import start
+from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
 from tensorplay.distributed.transport.loopback import LoopbackWorld
+
+BOTH = (ValueError, RuntimeError)
 
 
 def agree(size: int, **lists: list[Any]) -> list[Any]:
@@ -77,7 +80,8 @@ def test_world_size_that_disagrees() -> None:
 
 def test_every_problem_is_named() -> None:
     outcomes = agree(3, world_size=[3, 2, 3], name=["", None, None])
-    check_all_raise(outcomes, ValueError, "rank 0: Worker name must be non-empty", "rank 1:")
+    check_all_raise(outcomes, WorkerNameError, "rank 0: Worker name must be non-empty", "rank 1:")
+    assert all(isinstance(outcome, kind) for outcome in outcomes for kind in BOTH)
 
 
 def test_names_that_are_equal() -> None:
@@ -133,7 +137,7 @@ def test_names_that_hold(name: str) -> None:
 )
 def test_names_that_do_not_hold(name: Any, problem: str) -> None:
     assert problem in str(check_name(name))
-    check_all_raise(agree(2, name=["fine", name]), ValueError, "rank 1: ", problem)
+    check_all_raise(agree(2, name=["fine", name]), WorkerNameError, "rank 1: ", problem)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_integers_of_numpy_are_ranks() -> None:
 
 
 def test_name_that_cannot_travel() -> None:
-    check_all_raise(agree(2, name=[lambda: 1, None]), ValueError, "must be a string")
+    check_all_raise(agree(2, name=[lambda: 1, None]), WorkerNameError, "must be a string")
 
 
 def test_first_of_several_problems_tells_the_kind() -> None:
