@@ -10,7 +10,6 @@ as a task (see `transport.progress`).
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from tensorplay.distributed.rpc import messages
+from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
 from tensorplay.distributed.rpc.futures import Future, run_inline
@@ -26,7 +26,16 @@ from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendO
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
-from tensorplay.distributed.rpc.serialization import Packed, pack, receive_references, unpack
+from tensorplay.distributed.rpc.serialization import (
+    NONE,
+    REFERENCE_TABLE,
+    Packed,
+    pack,
+    pack_call,
+    receive_references,
+    unpack,
+    unpack_result,
+)
 from tensorplay.distributed.rpc.server import LOCAL_ID, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
@@ -37,26 +46,37 @@ from tensorplay.distributed.transport.wire import NO_CONTEXT
 _STOP_PATIENCE = 5.0
 #: Seconds that rank 0 gets to say who has not come to a shutdown.
 _ASK_PATIENCE = 1.0
+_NEVER = float("inf")
 
 Handler = Callable[[Message], Callable[[], None] | None]
 
 
 class _Call(Future):
-    """The future of a call that has not been answered."""
+    """The future of a call that has not been answered.
 
-    __slots__ = ("context", "deadline", "kind", "pinned", "seconds", "worker")
+    Attributes:
+        worker: Rank of the callee.
+        function: What is called there, if a function is.
+        kind: What was sent; see `messages`.
+        context: The autograd context of the call, or `NO_CONTEXT`.
+        began: When it was made (monotonic seconds).
+        seconds: Its timeout, 0 for none.
+        deadline: When it expires (monotonic seconds).
+        pinned: The reference whose value the call uses: it lives at least as long as the call.
+    """
 
-    #: What was sent; see `messages`.
     kind: int
+    pinned: RRef[Any] | None = None
 
-    def __init__(self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None) -> None:
-        super().__init__()
+    def __init__(
+        self, worker: int, function: Callable[..., Any] | None, context: int, seconds: float
+    ) -> None:
         self.worker = worker
+        self.function = function
         self.context = context
+        self.began = began = time.monotonic()
         self.seconds = seconds
-        self.deadline = time.monotonic() + seconds if seconds else float("inf")
-        #: The reference whose value the call uses: it lives at least as long as the call.
-        self.pinned = pinned
+        self.deadline = began + seconds if seconds else _NEVER
 
 
 class Agent:
@@ -70,7 +90,6 @@ class Agent:
             told about.
 
     Attributes:
-        calls_made: Calls sent from here.
         closed: No calls are made or served any more.
     """
 
@@ -95,18 +114,19 @@ class Agent:
             self.name,
             partial(set_thread_agent, self),
         )
-        self.calls_made = 0
         self._by_name = {info.name: info for info in self.workers}
-        self._numbers = itertools.count(1)
         self._calls: dict[int, _Call] = {}
         # Not later than the first deadline among `_calls`.
         self._first_deadline = float("inf")
         self._deadline_lock = threading.Lock()
         #: References whose values are used by calls that have expired but may still be executed.
         self._expired_pins: dict[int, RRef[Any]] = {}
-        self._counting = threading.Lock()
-        self._sent = 0
-        self._received = 0
+        self._made = Counter()
+        # Messages to each worker that were handed to the transport, came back from it as not to be
+        # sent, and messages from each.
+        self._sent = [Counter() for _ in self.workers]
+        self._unsent = [Counter() for _ in self.workers]
+        self._received = [0 for _ in self.workers]
         self._termination = Termination(self.rank, transport.size, self._counts)
         self._terminating = threading.Lock()
         self._stopped = Future()
@@ -132,6 +152,11 @@ class Agent:
         It runs on the polling thread: quick, not blocking, no user code; that it returns as a task.
         """
         self._handlers[kind] = handler
+
+    @property
+    def calls_made(self) -> int:
+        """Calls, fetches and creations started here."""
+        return self._made.value
 
     @property
     def calls_served(self) -> int:
@@ -203,9 +228,14 @@ class Agent:
         waits: bool,
     ) -> Future:
         """Start a call; `waits` tells that the caller will not touch the arguments meanwhile."""
-        worker = self.resolve(to).id
-        request: Any = (function, *_arguments(args, kwargs))
-        return self._request(messages.CALL, worker, request, timeout, copy=not waits)
+        info = self._by_name.get(to) if type(to) is str else None
+        worker = (info or self.resolve(to)).id
+        call = self._new_call(worker, function, timeout)
+        packed = pack_call(
+            function, *_arguments(args, kwargs), copy=not waits or worker == self.rank
+        )
+        self._send_call(messages.CALL, call, packed, packed.body)
+        return call
 
     def create(
         self,
@@ -217,21 +247,21 @@ class Agent:
     ) -> RRef[Any]:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
+        call = self._new_call(worker, function, timeout)
+        packed = pack_call(function, *_arguments(args, kwargs), copy=True)
         rref_id = self.rrefs.new_id()
-        request: Any = (function, *_arguments(args, kwargs))
-        prefix = LOCAL_ID.pack(rref_id.local_id)
-        creation = self._request(
-            messages.CREATE, worker, request, timeout, copy=True, prefix=prefix
-        )
-        return RRef._make(self, worker, rref_id, 0, creation)
+        body = LOCAL_ID.pack(rref_id.local_id) + packed.body
+        self._send_call(messages.CREATE, call, packed, body)
+        return RRef._make(self, worker, rref_id, 0, call)
 
     def fetch(self, rref: RRef[Any], timeout: float) -> Any:
         """A copy of the value of a reference that another worker owns."""
         rref._check_creation()
-        request = tuple(rref._id)
-        return self._request(
-            messages.FETCH, rref._owner, request, timeout, copy=False, pinned=rref
-        ).wait()
+        call = self._new_call(rref._owner, None, timeout)
+        call.pinned = rref
+        packed = pack(tuple(rref._id), copy=False)
+        self._send_call(messages.FETCH, call, packed, packed.body)
+        return call.wait()
 
     def call_on_value(
         self,
@@ -248,11 +278,13 @@ class Agent:
         The reference is kept until the answer has come, so the message needs no copy of it.
         """
         rref._check_creation()
-        call = (tuple(rref._id), function, *_arguments(args, kwargs))
-        request: Any = (_apply_to_value, call, {})
-        return self._request(
-            messages.CALL, rref._owner, request, timeout, copy=not waits, pinned=rref
-        )
+        worker = rref._owner
+        call = self._new_call(worker, function, timeout)
+        call.pinned = rref
+        on_value = (tuple(rref._id), function, *_arguments(args, kwargs))
+        packed = pack_call(_apply_to_value, on_value, {}, copy=not waits or worker == self.rank)
+        self._send_call(messages.CALL, call, packed, packed.body)
+        return call
 
     def wait_for_calls(self, context: int) -> None:
         """Wait until the calls made from here under an autograd context have ended, some way."""
@@ -270,54 +302,43 @@ class Agent:
             return self.options.rpc_timeout
         return float(timeout)
 
-    def _request(
-        self,
-        kind: int,
-        worker: int,
-        request: Any,
-        timeout: float,
-        *,
-        copy: bool,
-        pinned: RRef[Any] | None = None,
-        prefix: bytes = b"",
-    ) -> Future:
+    def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> _Call:
         if self.closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
-        recorder = self.recorder
-        context = recorder.current()
-        own = worker == self.rank
-        call = _Call(worker, context, self.seconds(timeout), pinned)
+        seconds = (
+            self.options.rpc_timeout if timeout is UNSET_RPC_TIMEOUT else self.seconds(timeout)
+        )
+        return _Call(worker, function, self.recorder.current(), seconds)
+
+    def _send_call(self, kind: int, call: _Call, packed: Packed, body: bytes) -> None:
+        worker = call.worker
         call.kind = kind
-        packed = pack(request, copy=copy or own)
-        body = prefix + packed.body if prefix else packed.body
         message = Message(kind, worker, body, packed.buffers)
-        message.call = number = next(self._numbers)
-        message.grad_count = len(packed.tensors)
+        message.call = number = self._made.add() + 1
+        tensors = packed.tensors
+        if tensors:
+            message.grad_count = len(tensors)
         self._calls[number] = call
-        self._note_deadline(call.deadline)
+        if call.deadline < self._first_deadline:
+            self._note_deadline(call.deadline)
         try:
+            context = call.context
             if context != NO_CONTEXT:
                 message.context = context
-                recorder.record_send(message, packed.tensors)
-            if own:
-                with self._counting:
-                    self.calls_made += 1
+                self.recorder.record_send(message, tensors)
+            if worker == self.rank:
                 self.send_to_self(message)
             else:
                 message.on_failure = partial(self._not_sent, packed)
-                with self._counting:
-                    self.calls_made += 1
-                    self._sent += 1
+                self._sent[worker].add()
                 self.transport.send(message)
         except BaseException:
             self._calls.pop(number, None)
             packed.discard()
             raise
-        return call
 
     def _not_sent(self, packed: Packed, message: Message, error: Exception) -> None:
-        with self._counting:
-            self._sent -= 1
+        self._unsent[message.peer].add()
         self.recorder.retract_send(message)
         packed.discard()
         call = self._calls.pop(message.call, None)
@@ -326,8 +347,7 @@ class Agent:
 
     def send(self, message: Message) -> None:
         """Send a message to another worker; any thread."""
-        with self._counting:
-            self._sent += 1
+        self._sent[message.peer].add()
         self.transport.send(message)
 
     def send_to_self(self, message: Message) -> None:
@@ -343,7 +363,7 @@ class Agent:
     def _receive(self, message: Message) -> Callable[[], None] | None:
         if not message.announced:
             if message.kind != messages.TERMINATION:
-                self._received += 1
+                self._received[message.peer] += 1
             if message.context != NO_CONTEXT:
                 self.recorder.announce(message)
             message.announced = True
@@ -357,8 +377,9 @@ class Agent:
         return self._handlers[message.kind](message)
 
     def _on_reply(self, message: Message) -> None:
+        body = message.body
         # References in it are dropped in good order, should nobody ever ask for the result.
-        references = receive_references(message.body)
+        references = receive_references(body) if body[0] == REFERENCE_TABLE else ()
         call = self._calls.pop(message.call, None)
         if call is None:
             # The caller has given up waiting.
@@ -367,15 +388,19 @@ class Agent:
         call.pinned = None
         if message.kind == messages.ERROR:
             call.finish(failure=partial(self._decode_error, message))
-        else:
+        elif body == NONE:
+            call.finish()
+        elif references or message.grad_count or message.buffers:
             call.finish(decode=partial(self._decode_reply, message, references))
+        else:
+            call.finish(decode=partial(_decode_plain, body))
 
     def _decode_error(self, message: Message) -> Exception:
         value, _ = unpack(message.body, message.buffers)
         return rebuild(Failure(*value))
 
     def _decode_reply(self, message: Message, references: Sequence[Any]) -> Any:
-        value, tensors = unpack(message.body, message.buffers, references)
+        value, tensors = unpack_result(message.body, message.buffers, references)
         if tensors and message.context != NO_CONTEXT:
             self.recorder.attach(message, tensors)
         return value
@@ -463,9 +488,9 @@ class Agent:
         active = bool(
             self._server.executing or self._calls or self.rrefs.dropped or self.transport.busy
         )
-        with self._counting:
-            sent = self._sent
-        return Counts(sent, self._received, active)
+        sent = sum(counter.value for counter in self._sent)
+        sent -= sum(counter.value for counter in self._unsent)
+        return Counts(sent, sum(self._received), active)
 
     def _send_termination(self, outgoing: list[Outgoing]) -> None:
         for rank, payload in outgoing:
@@ -532,6 +557,10 @@ class Agent:
         self.rrefs.clear()
 
 
+def _decode_plain(body: bytes) -> Any:
+    return unpack_result(body, ())[0]
+
+
 def _apply_to_value(
     rref_id: tuple[int, int],
     function: Callable[..., Any],
@@ -545,6 +574,8 @@ def _apply_to_value(
 def _arguments(
     args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if type(args) is tuple and kwargs is None:
+        return args, {}
     if args is None:
         args = ()
     elif not isinstance(args, (tuple, list)):

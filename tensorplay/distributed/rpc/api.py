@@ -30,7 +30,6 @@ from tensorplay.distributed.rpc.gathering import (
 )
 from tensorplay.distributed.rpc.options import RpcBackendOptions, timeout_problem
 from tensorplay.distributed.rpc.rref import RRef
-from tensorplay.distributed.rpc.serialization import send_by_value
 from tensorplay.distributed.rpc.waiting import (
     _thread_local_var,
     _wait_all,
@@ -110,7 +109,7 @@ def init_rpc(
         _switch_interval_before.append(sys.getswitchinterval())
         sys.setswitchinterval(interval)
     if agent.options.cloudpickle:
-        send_by_value(by_value.make_pickler)
+        by_value.send_by_value(by_value.make_pickler)
     agent.start()
 
 
@@ -156,7 +155,7 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     finally:
         agent.close(graceful=completed)
         set_process_agent(None)
-        send_by_value(None)
+        by_value.send_by_value(None)
         if _switch_interval_before:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:
@@ -194,7 +193,11 @@ def rpc_sync(
 
     Local, thread-safe.
     """
-    return current_agent().call(to, func, args, kwargs, timeout, waits=True).wait()
+    agent = current_agent()
+    call = agent.call(to, func, args, kwargs, timeout, waits=True)
+    if not call.is_done:
+        agent.progress.wait(call)
+    return call.take()
 
 
 def rpc_async(

@@ -60,7 +60,7 @@ class Handshake:
 def handshake(future: Future) -> Handshake:
     """The handshake of `future`; made when first asked for, since few futures need one."""
     with _beginning:
-        shake: Handshake | None = getattr(future, "_handshake", None)
+        shake = future._handshake
         new = shake is None
         if shake is None:
             shake = future._handshake = Handshake()

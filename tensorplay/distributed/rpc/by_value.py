@@ -42,3 +42,27 @@ def make_pickler(
     """
     pickler: pickle.Pickler = _pickler_class()(file, take_buffer, table)
     return pickler
+
+
+PicklerMaker = Callable[[io.BytesIO, Callable[[Any], Any] | None, dict[type, Any]], pickle.Pickler]
+_maker: list[PicklerMaker | None] = [None]
+
+
+def send_by_value(maker: PicklerMaker | None) -> None:
+    """Have `maker` make the pickler of each message from now on; None for pickle's own."""
+    _maker[:] = [maker]
+
+
+def by_value_maker() -> PicklerMaker | None:
+    """What makes the pickler of each message; None if functions go by name."""
+    return _maker[0]
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle `value` apart from any message: no references, and tensors as pickle does them."""
+    maker = _maker[0]
+    if maker is None:
+        return pickle.dumps(value)
+    file = io.BytesIO()
+    maker(file, None, {}).dump(value)
+    return file.getvalue()

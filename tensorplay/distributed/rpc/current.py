@@ -26,7 +26,7 @@ def current_agent() -> Agent:
     Raises:
         RuntimeError: RPC has not been initialised, or has been shut down.
     """
-    agent = _thread.agent or _process[0]
+    agent = _process[0] or _thread.agent
     if agent is None:
         raise RuntimeError(
             "RPC has not been initialized. Call tensorplay.distributed.rpc.init_rpc first."
@@ -36,7 +36,7 @@ def current_agent() -> Agent:
 
 def agent_or_none() -> Agent | None:
     """Like `current_agent`, but None where there is none."""
-    return _thread.agent or _process[0]
+    return _process[0] or _thread.agent
 
 
 def set_thread_agent(agent: Agent | None) -> None:

@@ -6,11 +6,19 @@ import pickle
 import traceback
 from typing import NamedTuple
 
-from tensorplay.distributed.rpc.serialization import dumps
+from tensorplay.distributed.rpc.by_value import dumps
 
 
 class RpcTimeoutError(RuntimeError, TimeoutError):
     """A call, a fetch or a wait took longer than its timeout."""
+
+
+class FunctionNotFoundError(RuntimeError, AttributeError):
+    """A function or class that was sent by its name does not exist on the worker it came to."""
+
+
+class MissingModuleError(RuntimeError, ModuleNotFoundError):
+    """The module of a function or class that was sent by its name does not exist there."""
 
 
 class RemoteError(RuntimeError):

@@ -63,37 +63,23 @@ class Future(Completion):
     42
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_callbacks",
-        "_decode",
-        "_decoding",
-        "_error",
-        "_failure",
-        "_handshake",
-        "_trace",
-        "_value",
-    )
-
-    # Made by `bridges` when `concurrent.futures` first asks for it; unset until then.
-    _handshake: Handshake
+    # Defaults stand on the class: one is made for every call.
+    _callbacks: list[Callable[[], None]] | None = None
+    #: Makes the value of what has arrived; run once, by the first thread that asks.
+    _decode: Callable[[], Any] | None = None
+    _decoding: Any = None
+    #: Makes what is to be raised, anew each time.
+    _failure: Callable[[], BaseException] | None = None
+    #: What is to be raised, and its traceback as it was when it came here.
+    _error: BaseException | None = None
+    _trace: TracebackType | None = None
+    _value: Any = None
+    #: Made by `bridges` when `concurrent.futures` first asks for it.
+    _handshake: Handshake | None = None
 
     def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
         if devices and any(str(device) != "cpu" for device in devices):
             raise ValueError(f"a Future's values are on the cpu: there is no device of {devices}")
-        # As Completion.__init__ does; written out, since every call makes one.
-        self.is_done = False
-        self._parked = []
-        self._callbacks: list[Callable[[], None]] | None = None
-        # Makes the value of what has arrived; run once, by the first thread that asks.
-        self._decode: Callable[[], Any] | None = None
-        self._decoding: Any = None
-        # Makes what is to be raised, anew each time.
-        self._failure: Callable[[], BaseException] | None = None
-        # What is to be raised, and its traceback as it was when it came here.
-        self._error: BaseException | None = None
-        self._trace: TracebackType | None = None
-        self._value: Any = None
 
     def done(self) -> bool:
         """Whether the result, or an exception, is there."""
@@ -254,12 +240,15 @@ class Future(Completion):
         with _step:
             if self.is_done:
                 return False
-            self._value = value
-            self._decode = decode
-            self._failure = failure
-            if error is not None:
+            if decode is not None:
+                self._decode = decode
+            elif failure is not None:
+                self._failure = failure
+            elif error is not None:
                 self._error = error
                 self._trace = error.__traceback__
+            else:
+                self._value = value
             callbacks, self._callbacks = self._callbacks, None
             self.complete()
         if callbacks is not None:
@@ -284,6 +273,14 @@ class Future(Completion):
                 return False
             self.park(lock, min(seconds, PARK_LIMIT))
         return True
+
+    def take(self) -> Any:
+        """The result of a future that is done and that nobody else has: decoded without a lock."""
+        decode = self._decode
+        try:
+            return self.result_now() if decode is None else decode()
+        finally:
+            del self  # see `result_now`
 
     def result_now(self) -> Any:
         """The result of a future that is done."""

@@ -27,13 +27,22 @@ import threading
 from collections import deque
 from typing import Any
 
-import numpy as np
-
+from tensorplay.distributed.transport import memory
 from tensorplay.distributed.transport.base import Transport, TransportClosedError
-from tensorplay.distributed.transport.wire import EAGER_LIMIT, HEADER_SIZE, Arrival, Message, encode
+from tensorplay.distributed.transport.wire import (
+    EAGER_LIMIT,
+    HEADER_SIZE,
+    Arrival,
+    Message,
+    bare_message,
+    encode,
+)
 
 #: Longest single transfer, in bytes: counts above 2 GiB need MPI 4, so longer buffers go in pieces.
 _CHUNK = 1 << 30
+#: A frame of up to so many bytes that a probe has found is here whole: every library sends so few
+#: without asking the receiver, so receiving it cannot block.
+_WHOLE = 1024
 #: Every MPI library allows tags up to 32767 at least.
 _MAX_BULK_IN_FLIGHT = 16384
 
@@ -189,7 +198,7 @@ class MPITransport(Transport):
         context = message.context
         # Tag 0 outside any context, else one that the context's id folds to.
         tag = 0 if context < 0 else 1 + context % self._tag_limit
-        request = self._frames.Isend([frame, mpi.BYTE], peer, tag)
+        request = self._frames.Isend(frame, peer, tag)
         self.messages_sent += 1
         self.bytes_sent += len(frame)
         if not request.Test():
@@ -224,10 +233,14 @@ class MPITransport(Transport):
         if self._complete:
             return self._complete.popleft()
         frame = self._frame
-        if frame is None and self._frames.Iprobe(self._any_source, self._any_tag, self._status):
+        status = self._status
+        if frame is None and self._frames.Iprobe(self._any_source, self._any_tag, status):
             # Only this thread receives, so this gets what was probed.
-            source, tag = self._status.source, self._status.tag
-            frame = self._frame = self._frames.Irecv([self._slot, self._mpi.BYTE], source, tag)
+            source, tag = status.source, status.tag
+            if status.count <= _WHOLE:
+                self._frames.Recv(self._slot, source, tag)
+                return self._take_frame()
+            frame = self._frame = self._frames.Irecv(self._slot, source, tag)
         if frame is not None and frame.Test():
             self._frame = None
             return self._take_frame()
@@ -239,19 +252,19 @@ class MPITransport(Transport):
 
     def _take_frame(self) -> Message:
         slot = self._slot
+        self.messages_received += 1
+        bare = bare_message(slot)
+        if bare is not None:
+            return bare
         arrival = Arrival(slot)
         message = arrival.message
-        self.messages_received += 1
         if arrival.rest_is_bulk:
-            memory = np.empty(arrival.length, np.uint8)
-            self._arrivals.append(_BulkArrival(self, arrival, memory))
-            return message
-        if arrival.bare:
-            message.body = slot[HEADER_SIZE : HEADER_SIZE + arrival.length].tobytes()
+            rest = memory.take(arrival.length)
+            self._arrivals.append(_BulkArrival(self, arrival, rest))
             return message
         # The slot is used again; the copy is the message's own, writable memory.
-        rest = memoryview(bytearray(slot[HEADER_SIZE : HEADER_SIZE + arrival.length]))
-        bulk = arrival.take_rest(rest)
+        copy = memoryview(bytearray(slot[HEADER_SIZE : HEADER_SIZE + arrival.length]))
+        bulk = arrival.take_rest(copy)
         if bulk:
             self._arrivals.append(_BulkArrival(self, arrival, None, bulk))
         return message

@@ -13,6 +13,9 @@ from typing import Any
 #: A parked thread looks for itself after so long (seconds), whether or not it has been woken.
 PARK_LIMIT = 0.25
 
+# Re-entrant: a finaliser that waits may run in between.
+_first_to_park = threading.RLock()
+
 
 class Completion:
     """Something that will be done, once, by any thread; what a waiting thread waits for.
@@ -21,26 +24,32 @@ class Completion:
         is_done: Whether it is.
     """
 
-    __slots__ = ("_parked", "is_done")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._parked: list[Any] = []
+    # Defaults stand on the class: one is made for every call.
+    is_done: bool = False
+    #: Parking locks of the threads that sleep until it is done.
+    _parked: list[Any] | None = None
 
     def complete(self) -> None:
         """Mark it done and wake the threads parked on it."""
         self.is_done = True
-        for lock in tuple(self._parked):
-            wake(lock)
+        # Whoever parks enters its lock before it looks at `is_done`: it is seen here, or it sees.
+        if self._parked is not None:
+            for lock in tuple(self._parked):
+                wake(lock)
 
     def park(self, lock: Any, seconds: float) -> None:
         """Sleep on this thread's own `lock` until done, woken otherwise, or `seconds` are over."""
-        self._parked.append(lock)
+        if self._parked is None:
+            with _first_to_park:
+                if self._parked is None:
+                    self._parked = []
+        parked = self._parked
+        parked.append(lock)
         try:
             if not self.is_done:
                 lock.acquire(timeout=seconds)
         finally:
-            self._parked.remove(lock)
+            parked.remove(lock)
 
 
 def wake(lock: Any) -> None:

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from tensorplay.distributed.transport import memory
 
 #: Longest eager frame, in bytes.  Every worker posts receives of this size.
 EAGER_LIMIT = 32 * 1024
@@ -33,6 +33,8 @@ NO_CONTEXT = -1
 # kind, flags, source, buffers, grad_count, context, call, grad_id, length of the rest, of the body
 _HEADER = struct.Struct("<BB2xIIIqQQQQ8x")
 HEADER_SIZE = _HEADER.size
+_pack_header = _HEADER.pack
+_unpack_header = _HEADER.unpack_from
 _ALIGNMENT = 16
 _BULK_BIT = 1 << 63
 _REST_IS_BULK = 1
@@ -88,7 +90,20 @@ def encode(message: Message, source: int) -> tuple[bytes, list[Buffer]]:
     buffers = message.buffers
     size = len(body)
     if not buffers and size <= EAGER_LIMIT - HEADER_SIZE:
-        return _header(message, source, 0, 0, size, size) + body, _NO_BULK
+        # Most messages are like this: as `_header` does, without a call.
+        header = _pack_header(
+            message.kind,
+            0,
+            source,
+            0,
+            message.grad_count,
+            message.context,
+            message.call,
+            message.grad_id,
+            size,
+            size,
+        )
+        return header + body, _NO_BULK
 
     table: list[int] = []
     parts: list[Buffer] = [b"", body]
@@ -119,7 +134,7 @@ _NO_BULK: list[Buffer] = []
 def _header(
     message: Message, source: int, flags: int, n_buffers: int, length: int, body: int
 ) -> bytes:
-    return _HEADER.pack(
+    return _pack_header(
         message.kind,
         flags,
         source,
@@ -131,6 +146,23 @@ def _header(
         length,
         body,
     )
+
+
+def bare_message(frame: memoryview) -> Message | None:
+    """The message of a frame that holds nothing but header and body; None if it holds more."""
+    kind, flags, source, n_buffers, grad_count, context, call, grad_id, length, _ = _unpack_header(
+        frame
+    )
+    if flags or n_buffers:
+        return None
+    message = Message(kind, source, frame[HEADER_SIZE : HEADER_SIZE + length].tobytes())
+    message.call = call
+    if context != NO_CONTEXT:
+        message.context = context
+    if grad_count:
+        message.grad_id = grad_id
+        message.grad_count = grad_count
+    return message
 
 
 class Arrival:
@@ -146,7 +178,7 @@ class Arrival:
 
     def __init__(self, frame: Any) -> None:
         kind, flags, source, self._n_buffers, grad_count, context, call, grad_id, length, body = (
-            _HEADER.unpack_from(frame)
+            _unpack_header(frame)
         )
         self.message = message = Message(kind, source)
         message.call = call
@@ -158,11 +190,6 @@ class Arrival:
         self.length: int = length
         self._body: int = body
         self.rest_is_bulk = flags & _REST_IS_BULK
-
-    @property
-    def bare(self) -> bool:
-        """The rest is the body and nothing else, and stands behind the header."""
-        return not (self._n_buffers or self.rest_is_bulk)
 
     def take_rest(self, rest: memoryview) -> list[Any]:
         """Fill in body and buffers from the rest; returns the bulk buffers, still to be filled."""
@@ -178,7 +205,7 @@ class Arrival:
         bulk: list[Any] = []
         for size in table:
             if size & _BULK_BIT:
-                buffer = np.empty(size & ~_BULK_BIT, np.uint8)
+                buffer = memory.take(size & ~_BULK_BIT)
                 bulk.append(buffer)
                 buffers.append(buffer)
             else:

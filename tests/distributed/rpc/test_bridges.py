@@ -257,4 +257,4 @@ def test_two_threads_wait_for_the_same_futures() -> None:
 def test_future_that_nobody_bridges_has_no_handshake() -> None:
     future = done(1)
     future.wait()
-    assert not hasattr(future, "_handshake")
+    assert future._handshake is None

@@ -15,7 +15,7 @@ import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
 from distributed.rpc.called import LONG, add, arguments, eventually, identity, on_first, values_at
 from tensorplay.distributed import rpc
-from tensorplay.distributed.rpc import by_value, serialization
+from tensorplay.distributed.rpc import by_value
 
 pytest.importorskip("cloudpickle")
 
@@ -23,9 +23,9 @@ pytest.importorskip("cloudpickle")
 @pytest.fixture
 def asked_for() -> Iterator[None]:
     """Have functions travel by value."""
-    serialization.send_by_value(by_value.make_pickler)
+    by_value.send_by_value(by_value.make_pickler)
     yield
-    serialization.send_by_value(None)
+    by_value.send_by_value(None)
 
 
 def of_a_notebook(code: str) -> dict[str, Any]:
