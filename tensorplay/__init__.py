@@ -144,12 +144,12 @@ from tensorplay.random import (
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, nn, optim
+    from tensorplay import distributed, futures, nn, optim
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "nn", "optim"})
+_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
@@ -192,6 +192,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "futures",
     "gather",
     "ge",
     "get_default_dtype",

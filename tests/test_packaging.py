@@ -47,6 +47,10 @@ def test_extra_of_an_mpi_is_its_wheel_alone(mpi: str) -> None:
     assert requirements(mpi) == {mpi}
 
 
+def test_extra_of_cloudpickle() -> None:
+    assert requirements("cloudpickle") == {"cloudpickle"}
+
+
 def test_is_marked_as_typed() -> None:
     assert resources.files("tensorplay").joinpath("py.typed").is_file()
 

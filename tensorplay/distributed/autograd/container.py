@@ -59,6 +59,15 @@ class Container:
     def __len__(self) -> int:
         return len(self._contexts)
 
+    @property
+    def passes_running(self) -> int:
+        """How many backward passes this worker takes part in now."""
+        running = 0
+        for context in self._contexts.copy().values():
+            with context.lock:
+                running += sum(runner is not None for _, runner in context.passes.values())
+        return running
+
     # -- contexts --------------------------------------------------------------------------------
 
     def new(self) -> DistAutogradContext:

@@ -8,6 +8,7 @@ from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.exchange import Exchange
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.current import agent_or_none, current_agent
+from tensorplay.distributed.rpc.debug_info import register_counts
 from tensorplay.distributed.rpc.messages import Recorder, register_recorder
 
 
@@ -46,4 +47,15 @@ def session_or_none() -> Session | None:
     return None if agent is None else _session_of(agent)
 
 
+def _counts(agent: Agent) -> dict[str, int]:
+    container = agent.recorder
+    if not isinstance(container, Container):
+        return {}
+    return {
+        "num_autograd_contexts": len(container),
+        "num_current_backward_passes": container.passes_running,
+    }
+
+
 register_recorder(_begin)
+register_counts(_counts)

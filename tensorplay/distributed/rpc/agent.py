@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from tensorplay.distributed.rpc.calls import Call, Calls
 from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, WorkerLeftError, rebuild
-from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.futures import Future, run_inline
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.ownership import RRefId
@@ -139,6 +139,11 @@ class Agent:
         """Calls made from here that have not been answered."""
         return len(self.calls.outstanding)
 
+    @property
+    def creations_outstanding(self) -> int:
+        """Values that others have been asked to make and have not acknowledged."""
+        return sum(call.creates for call in self.calls.outstanding.copy().values())
+
     # -- workers ---------------------------------------------------------------------------------
 
     def resolve(self, to: str | int | WorkerInfo) -> WorkerInfo:
@@ -160,6 +165,26 @@ class Agent:
         raise ValueError(
             f"Cannot get WorkerInfo from name {to!r}: give a worker's name, rank or WorkerInfo"
         )
+
+    def get_worker_info(self, worker: str | int | WorkerInfo | None = None) -> WorkerInfo:
+        """A worker by name or rank; this one by default."""
+        return self.workers[self.rank] if worker is None else self.resolve(worker)
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All workers, in the order of their ranks."""
+        return list(self.workers)
+
+    def get_debug_info(self) -> dict[str, str]:
+        """Counters of calls and threads, as strings."""
+        progress = self.progress
+        counts = {
+            "server_active_calls": len(self._server.executing),
+            "server_active_async_calls": self._server.deferred,
+            "client_active_calls": len(self.calls.outstanding),
+            "num_idle_threads": progress.idle_count,
+            "thread_pool_size": progress.thread_count,
+        }
+        return {f"agent.{name}": str(count) for name, count in counts.items()}
 
     # -- making calls ----------------------------------------------------------------------------
 
@@ -243,6 +268,8 @@ class Agent:
         """The timeout of a call in seconds, 0 for none; -1 stands for the default."""
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
             raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+        if timeout != timeout:
+            raise ValueError("timeout must be a number of seconds, got nan")
         if timeout == UNSET_RPC_TIMEOUT:
             return self.options.rpc_timeout
         return float(timeout)
@@ -400,7 +427,7 @@ class Agent:
     def run_soon(self, function: Callable[[], None]) -> None:
         """Have a serving thread run `function`; shutdown waits for it."""
         if self._ended:
-            function()
+            run_inline(function)
         else:
             self.progress.submit(self._server.task(function))
 
@@ -490,7 +517,7 @@ class Agent:
         while self.transport.busy and time.monotonic() < deadline:
             time.sleep(1e-4)
 
-    def join(self, timeout: float) -> None:
+    def join(self, timeout: float = 0) -> None:
         """Serve until no worker has anything outstanding.  Collective over all workers.
 
         Args:
@@ -557,7 +584,7 @@ def _apply_to_value(
 def _arguments(
     args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if type(args) is tuple and not kwargs:
+    if type(args) is tuple and kwargs is None:
         return args, {}
     if args is None:
         args = ()
@@ -566,4 +593,10 @@ def _arguments(
             f"args must be a tuple or a list of arguments, got {type(args).__name__}; for a single "
             "argument write args=(value,)"
         )
-    return tuple(args), dict(kwargs) if kwargs else {}
+    if kwargs is None:
+        kwargs = {}
+    elif not isinstance(kwargs, Mapping):
+        raise TypeError(
+            f"kwargs must be a mapping of names to arguments, got {type(kwargs).__name__}"
+        )
+    return tuple(args), dict(kwargs)

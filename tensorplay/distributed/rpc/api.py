@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tensorplay.distributed.rpc import job
+from tensorplay.distributed.rpc import by_value, job, mpi_backend
 from tensorplay.distributed.rpc.agent import Agent
+from tensorplay.distributed.rpc.backend_registry import BackendType, choose, init_backend
+from tensorplay.distributed.rpc.compatibility import (
+    _default_pickler,
+    _get_current_rpc_agent,
+    _rref_typeof_on_owner,
+    _rref_typeof_on_user,
+    _to_worker_info,
+    _use_rpc_pickler,
+)
+from tensorplay.distributed.rpc.constants import UNSET_RPC_TIMEOUT
 from tensorplay.distributed.rpc.current import agent_or_none, current_agent, set_process_agent
 from tensorplay.distributed.rpc.futures import Future
-from tensorplay.distributed.rpc.options import (
-    UNSET_RPC_TIMEOUT,
-    BackendType,
-    MPIRpcBackendOptions,
+from tensorplay.distributed.rpc.gathering import (
+    _all_gather,
+    _barrier,
+    _broadcast_to_followers,
+    _gather_to_leader,
+    _wait_all_workers,
 )
+from tensorplay.distributed.rpc.options import RpcBackendOptions, timeout_problem
 from tensorplay.distributed.rpc.rref import RRef
-from tensorplay.distributed.rpc.start import agree
+from tensorplay.distributed.rpc.waiting import (
+    _thread_local_var,
+    _wait_all,
+    note,
+)
 from tensorplay.distributed.rpc.worker import WorkerInfo
-from tensorplay.distributed.transport import Transport, mpi
+from tensorplay.distributed.transport import Transport
 
+#: False: `shutdown` complains of values here that references still point to.
+_ignore_rref_leak = True
 _switch_interval_before: list[float] = []
 #: Kept for good: MPI may still write into their memory.
 _abandoned: list[Transport] = []
@@ -35,7 +55,7 @@ def init_rpc(
     backend: BackendType | None = None,
     rank: int | None = None,
     world_size: int | None = None,
-    rpc_backend_options: MPIRpcBackendOptions | None = None,
+    rpc_backend_options: RpcBackendOptions | None = None,
     *,
     comm: Any = None,
 ) -> None:
@@ -43,43 +63,66 @@ def init_rpc(
 
     Args:
         name: This worker's name, unique among all; ``worker<rank>`` if not given.
-        backend: `BackendType.MPI`, which is what there is.
+        backend: `BackendType.MPI`, or one added by `backend_registry.register_backend`.
         rank: If given, must be this process's rank in `comm`; -1 stands for not given.
         world_size: If given, must be the size of `comm`; -1 and 0 stand for not given.
-        rpc_backend_options: Timeouts and such.
+        rpc_backend_options: Timeouts and such: `MPIRpcBackendOptions`, or
+            `TensorPipeRpcBackendOptions`.
         comm: An mpi4py communicator, ``MPI.COMM_WORLD`` by default.
+
+    What any worker's arguments have wrong is raised on all of them.
 
     Raises:
         ValueError: `rank`, `world_size`, the options or a name does not hold.
+        TypeError: An argument is not what it should be.
+        ImportError: The options ask for a package that is not installed.
         RuntimeError: RPC is initialised already, MPI cannot be used, the launcher belongs to
-            another MPI, or two workers have one name.  What any worker has to complain of is
-            raised on all of them.
+            another MPI, or two workers have one name.
     """
     if agent_or_none() is not None:
         raise RuntimeError("RPC is already initialized: call shutdown() before init_rpc()")
-    if backend is not None and not isinstance(backend, BackendType):
-        raise TypeError("Argument backend must be a member of BackendType")
-    options = MPIRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
-    if not isinstance(options, MPIRpcBackendOptions):
-        raise TypeError("Argument rpc_backend_options must be an instance of MPIRpcBackendOptions")
-    module = mpi.load_mpi()
-    if comm is None:
-        comm = module.COMM_WORLD
-        mpi.check_launcher(comm.Get_size())
-    job.watch()
-    transport = mpi.MPITransport(comm)
+    extra: dict[str, Any] = {} if comm is None else {"comm": comm}
     try:
-        workers = agree(transport, name, rank, world_size, options)
-    except BaseException:
-        transport.close()
+        backend, options = choose(backend, rpc_backend_options)
+    except TypeError as error:
+        # The other ranks must hear of it, and wait on MPI.
+        mpi_backend.make_agent(None, name, rank, world_size, problem=error, **extra)
         raise
-    agent = Agent(workers, transport, options, job.crashed)
+    job.watch()
+    agent = init_backend(
+        backend,
+        store=None,
+        name=name,
+        rank=rank,
+        world_size=world_size,
+        rpc_backend_options=options,
+        **extra,
+    )
+    if not isinstance(agent, Agent):
+        raise TypeError(
+            f"the init handler of {backend} must return an RpcAgent, got {type(agent).__name__}"
+        )
     set_process_agent(agent)
     job.serving()
-    if options.switch_interval is not None:
+    interval = agent.options.switch_interval
+    if interval is not None:
         _switch_interval_before.append(sys.getswitchinterval())
-        sys.setswitchinterval(options.switch_interval)
+        sys.setswitchinterval(interval)
+    if agent.options.cloudpickle:
+        by_value.send_by_value(by_value.make_pickler)
     agent.start()
+
+
+def _init_rpc_backend(
+    backend: BackendType = BackendType.TENSORPIPE,
+    store: object = None,
+    name: str | None = None,
+    rank: int = -1,
+    world_size: int | None = None,
+    rpc_backend_options: RpcBackendOptions | None = None,
+) -> None:
+    """As `init_rpc`, whose ranks need no `store` to find each other."""
+    init_rpc(name, backend, rank, world_size, rpc_backend_options)
 
 
 def shutdown(graceful: bool = True, timeout: float = 0) -> None:
@@ -103,19 +146,26 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             "or by a callback: it would wait for itself. Let the program call it"
         )
     completed = False
+    leaking = 0
     try:
         if graceful:
             agent.join(timeout)
             completed = True
+            leaking = 0 if _ignore_rref_leak else len(agent.rrefs)
     finally:
         agent.close(graceful=completed)
         set_process_agent(None)
+        by_value.send_by_value(None)
         if _switch_interval_before:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:
             agent.transport.close()
         else:
             _abandoned.append(agent.transport)
+    if leaking:
+        raise RuntimeError(
+            f"Leaking RRefs: references still point to {leaking} values of worker {agent.name!r}"
+        )
 
 
 def rpc_sync(
@@ -158,7 +208,9 @@ def rpc_async(
     timeout: float = UNSET_RPC_TIMEOUT,
 ) -> Future:
     """Like `rpc_sync`, but returns at once, with a `Future` of the result."""
-    return current_agent().call(to, func, args, kwargs, timeout, waits=False)
+    future = current_agent().call(to, func, args, kwargs, timeout, waits=False)
+    note(future)
+    return future
 
 
 def remote(
@@ -172,14 +224,32 @@ def remote(
     return current_agent().create(to, func, args, kwargs, timeout)
 
 
+def get_rpc_timeout() -> float:
+    """Seconds until a call without a timeout of its own fails; 0 for no limit.
+
+    Raises:
+        RuntimeError: RPC has not been initialised.
+    """
+    return current_agent().options.rpc_timeout
+
+
+def _set_rpc_timeout(rpc_timeout: float) -> None:
+    """Set what `get_rpc_timeout` says, for the calls that this worker makes from now on."""
+    problem = timeout_problem(rpc_timeout)
+    if problem is not None:
+        raise problem
+    agent = current_agent()
+    # The object may be that of other workers, too.
+    agent.options = replace(agent.options, rpc_timeout=rpc_timeout)
+
+
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
     """Name and rank of a worker, by default of this one.
 
     Raises:
         RuntimeError: There is no worker of that name.
     """
-    agent = current_agent()
-    return agent.workers[agent.rank] if worker_name is None else agent.resolve(worker_name)
+    return current_agent().get_worker_info(worker_name)
 
 
 def get_world_size() -> int:

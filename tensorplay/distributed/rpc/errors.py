@@ -6,6 +6,8 @@ import pickle
 import traceback
 from typing import NamedTuple
 
+from tensorplay.distributed.rpc.by_value import dumps
+
 
 class RpcTimeoutError(RuntimeError, TimeoutError):
     """A call, a fetch or a wait took longer than its timeout."""
@@ -28,6 +30,10 @@ class RemoteError(RuntimeError):
 
     Its text names the worker, the original class and its message.
     """
+
+
+class WorkerNameError(ValueError, RuntimeError):
+    """A name that a worker cannot have."""
 
 
 class RemoteTraceback(Exception):
@@ -68,7 +74,7 @@ def describe(error: BaseException, worker: str) -> Failure:
     # SystemExit and its kin would end the caller; they arrive as RemoteError.
     if isinstance(error, Exception):
         try:
-            pickled = pickle.dumps(error)
+            pickled = dumps(error)
             pickle.loads(pickled)
         except Exception:
             pickled = None

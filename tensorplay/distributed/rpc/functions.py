@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -71,7 +70,9 @@ def is_async(function: Any) -> bool:
         elif isinstance(function, functools.partial):
             function = function.func
         else:
-            # An object of a user's class.  Looked up in the class: instances may answer anything.
-            call = inspect.getattr_static(type(function), "__call__")
-            return isinstance(call, types.FunctionType) and _MARK in call.__dict__
+            # Perhaps an object of a user's class.  Only classes are asked: instances, as proxies
+            # and mocks are, may answer anything.
+            calls = (vars(cls).get("__call__") for cls in type(function).__mro__)
+            function = next((call for call in calls if call is not None), None)
+            return isinstance(function, types.FunctionType) and _MARK in function.__dict__
     return _MARK in function.__dict__

@@ -5,19 +5,51 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from tensorplay.distributed.rpc import bridges
 from tensorplay.distributed.rpc.current import agent_or_none
 from tensorplay.distributed.transport import Completion
 from tensorplay.distributed.transport.parking import PARK_LIMIT
+
+if TYPE_CHECKING:
+    from tensorplay.distributed.rpc.bridges import Handshake
 
 _log = logging.getLogger("tensorplay")
 
 # Guards the step from "not done" to "done" of all futures; held for a few instructions only.
 # Re-entrant: a finaliser that makes calls may run in between.
 _step = threading.RLock()
+
+
+#: So many callbacks may complete futures within each other on one stack.
+_DEEPEST = 40
+
+
+class _Stack(threading.local):
+    depth = 0
+
+
+_stack = _Stack()
+
+
+def run_inline(callback: Callable[[], None]) -> None:
+    """Run a callback before this returns, however deep in callbacks of others.
+
+    A long chain of `then` must not end in a RecursionError: its futures would never be done.
+    """
+    if _stack.depth >= _DEEPEST:
+        thread = threading.Thread(target=callback, name="tensorplay callback", daemon=True)
+        thread.start()
+        thread.join()
+        return
+    _stack.depth += 1
+    try:
+        callback()
+    finally:
+        _stack.depth -= 1
 
 
 class Future(Completion):
@@ -42,6 +74,12 @@ class Future(Completion):
     _error: BaseException | None = None
     _trace: TracebackType | None = None
     _value: Any = None
+    #: Made by `bridges` when `concurrent.futures` first asks for it.
+    _handshake: Handshake | None = None
+
+    def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+        if devices and any(str(device) != "cpu" for device in devices):
+            raise ValueError(f"a Future's values are on the cpu: there is no device of {devices}")
 
     def done(self) -> bool:
         """Whether the result, or an exception, is there."""
@@ -76,7 +114,7 @@ class Future(Completion):
         """A future for ``callback(self)``, which is called once this one is done.
 
         The callback runs at once if this future is done; otherwise on a thread of the library,
-        where it may wait for other calls.
+        where it may wait for other calls.  If it returns a future, that one's result is the result.
         """
         if not callable(callback):
             raise TypeError(f"then() needs a callable, got {type(callback).__name__}")
@@ -86,12 +124,30 @@ class Future(Completion):
             try:
                 value = callback(self)
             except BaseException as error:  # SystemExit too: no thread of the library may end by it
-                result.set_exception(error)
+                result.finish(error=error)
             else:
-                result.set_result(value)
+                if isinstance(value, Future):
+                    value._pass_on_to(result)
+                else:
+                    result.finish(value=value)
 
         self.when_done(run)
         return result
+
+    def _pass_on_to(self, other: Future) -> None:
+        """Complete `other` as this one is completed."""
+        if other is self:
+            self.finish(error=RuntimeError("a then() callback returned the future of its result"))
+            return
+
+        def run() -> None:
+            error = self.exception()
+            if error is None:
+                other.finish(value=self.value())
+            else:
+                other.finish(error=error)
+
+        self.when_done(run)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call ``callback(self)`` once this future is done; what it raises is logged."""
@@ -103,6 +159,50 @@ class Future(Completion):
                 _log.exception("a callback added by add_done_callback raised")
 
         self.when_done(run)
+
+    def exception(self) -> BaseException | None:
+        """The exception that is the result of a future that is done; None if it has a value.
+
+        Raises:
+            RuntimeError: The future is not done yet.
+        """
+        if not self.is_done:
+            raise RuntimeError("exception() was called before the future was done: use wait()")
+        # Not by raising it: the traceback would hold this frame, and that the future.
+        if self._decode is not None:
+            self._decode_once()
+        if self._failure is not None:
+            return self._failure()
+        error = self._error
+        return None if error is None else error.with_traceback(self._trace)
+
+    def cancelled(self) -> bool:
+        """False: a call cannot be taken back."""
+        return False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in a coroutine, without holding up the event loop."""
+        return bridges.awaited(self)
+
+    # `concurrent.futures.wait` and `as_completed` ask for these three.
+    @property
+    def _condition(self) -> threading.Condition:
+        return bridges.condition_of(self)
+
+    @property
+    def _state(self) -> str:
+        return bridges.handshake(self).state
+
+    @property
+    def _waiters(self) -> list[Any]:
+        return bridges.handshake(self).waiters
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Can not pickle torch.futures.Future: the copy of a tensorplay Future would never be "
+            "done. Send its value, or an RRef; a function that returns a future must be marked "
+            "with rpc.functions.async_execution"
+        )
 
     def set_result(self, result: Any) -> None:
         """Complete the future with a value.
@@ -123,12 +223,6 @@ class Future(Completion):
             raise AssertionError(f"{error!r} is of type {type(error)}, not an Exception.")
         if not self.finish(error=error):
             raise RuntimeError("Future can only be marked completed once")
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(
-            "Can not pickle torch.futures.Future: a tensorplay Future stays on its worker. Send "
-            "its result, or mark the function that returns it with rpc.functions.async_execution"
-        )
 
     # -- for the layers of this package ----------------------------------------------------------
 
@@ -162,7 +256,7 @@ class Future(Completion):
             agent = agent_or_none()
             for callback in callbacks:
                 if agent is None:
-                    callback()
+                    run_inline(callback)
                 else:
                     agent.run_soon(callback)
         return True

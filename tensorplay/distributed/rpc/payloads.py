@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay.distributed.rpc.by_value import by_value_maker
 from tensorplay.distributed.rpc.naming import function_not_found, name_of, named
 from tensorplay.distributed.rpc.serialization import PLAIN_KINDS, SMALL, Packed, pack, unpack
 from tensorplay.distributed.transport import memory
@@ -41,7 +42,8 @@ def pack_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, copy: bool
 ) -> Packed:
     """Pickle a call for a message."""
-    name = name_of(function)
+    # By value, what a script or notebook defines must not go by its name.
+    name = name_of(function) if by_value_maker() is None else b""
     if name and not kwargs:
         packed = Packed()
         if pack_flat(args, packed, copy):

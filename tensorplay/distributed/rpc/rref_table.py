@@ -34,6 +34,11 @@ class RRefTable:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def unmade(self) -> int:
+        """How many of the values are still to be made."""
+        return sum(not value.done() for value in self._values.copy().values())
+
     def new_id(self) -> RRefId:
         """An id for a reference created here."""
         return RRefId(self._rank, next(self._ids))

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay.distributed.rpc.by_value import by_value_maker
 from tensorplay.distributed.transport.wire import INLINE_LIMIT
 from tensorplay.tensor import Tensor, wrap
 
@@ -54,6 +55,11 @@ def register_reducer(cls: type, reducer: Reducer) -> None:
 def register_reference_maker(maker: ReferenceMaker) -> None:
     """Have `maker` make a reference of what was given to `Packed.refer`."""
     _reference_makers[:] = [maker]
+
+
+def reducer_of(cls: type) -> Reducer | None:
+    """The reducer registered for `cls` or a base of it."""
+    return next((reducer for base, reducer in _reducers.items() if issubclass(cls, base)), None)
 
 
 class Packed:
@@ -108,16 +114,19 @@ class _Table(dict[type, Any]):
 
     def __missing__(self, cls: type) -> Any:
         packer = self._packer
-        for base, reducer in _reducers.items():
-            if issubclass(cls, base):
-                reduce = packer.bind(reducer)
-                self[cls] = reduce
-                return reduce
+        reducer = reducer_of(cls)
+        if reducer is not None:
+            reduce = packer.bind(reducer)
+            self[cls] = reduce
+            return reduce
         if issubclass(cls, Tensor):
             self[cls] = packer.reduce_tensor
             return packer.reduce_tensor
         return copyreg.dispatch_table[cls]
 
+
+# What pickle says of something that cannot be found by its name.
+_NOT_BY_NAME = ("local object", "not found as", "attribute lookup", "import of module")
 
 # What a pickler holds between messages.
 _nothing = Packed()
@@ -148,16 +157,21 @@ class _Packer:
         packed.buffers = self._buffers = []
         packed.tensors = self._tensors = []
         file = self._file
+        pickler = self._pickler
+        by_value = by_value_maker()
         try:
-            self._pickler.dump(value)
+            if by_value is not None:
+                pickler = by_value(file, self._take_buffer, _Table(self))
+            pickler.dump(value)
             packed.finish(file.getvalue())
         except (AttributeError, pickle.PicklingError) as error:
             packed.discard()
             text = str(error)
-            if "local object" in text or "not found as" in text:
+            if any(sign in text for sign in _NOT_BY_NAME) and by_value is None:
                 raise pickle.PicklingError(
                     f"Can't pickle what other workers could not find by its name: {text}. Define "
-                    "functions and classes that are sent at the top level of a module"
+                    "functions and classes that are sent at the top level of a module, or send "
+                    "them by value: MPIRpcBackendOptions(cloudpickle=True)"
                 ) from error
             raise
         except BaseException:

@@ -65,6 +65,8 @@ class Server:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._served = Counter()
+        # Requests whose answers wait for a future, without a thread.
+        self._deferred: set[Message] = set()
         self.executing: set[Any] = set()
         #: By request, what threads are executing.
         self._running: dict[Message, tuple[float, int, Callable[..., Any] | None]] = {}
@@ -84,6 +86,11 @@ class Server:
         """What threads are executing."""
         return [Running(message, *entry) for message, entry in self._running.copy().items()]
 
+    @property
+    def deferred(self) -> int:
+        """How many requests' answers wait for a future, without a thread."""
+        return len(self._deferred)
+
     def describe(self, peer: int, call: int) -> str:
         """What has become of a call of another worker, for people.  Any thread."""
         for running in self.running:
@@ -98,7 +105,9 @@ class Server:
                         f"worker {name!r} has not begun it: it runs as many calls as "
                         f"num_worker_threads={self._agent.options.num_worker_threads} allows"
                     )
-                return f"worker {name!r} has not begun it, or waits for a future or a value"
+                if message in self._deferred:
+                    return f"worker {name!r} waits for a future that it depends on"
+                return f"worker {name!r} has not begun it"
         return f"worker {name!r} is through with it, or has not got it yet"
 
     def _describe_running(self, running: Running) -> str:
@@ -176,8 +185,10 @@ class Server:
             except BaseException as error:
                 self._answer_error(message, error)
             finally:
+                self._deferred.discard(message)
                 self.executing.discard(message)
 
+        self._deferred.add(message)
         future.when_done(when_done)
         return False
 

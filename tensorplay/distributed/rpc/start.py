@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
+from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
 from tensorplay.distributed.transport.wire import PROTOCOL_VERSION
@@ -18,11 +20,15 @@ class _Gathering(Protocol):
 
 
 class _Claim(NamedTuple):
-    """What one worker brings: its name, or what is wrong with its arguments."""
+    """What one worker brings: its name, or kind and text of what is wrong with its arguments."""
 
     name: str
     protocol: int
-    problem: str | None
+    problem: tuple[str, str] | None
+
+
+#: The kinds of problem that there are, by name: exceptions themselves might not travel whole.
+_KINDS = {kind.__name__: kind for kind in (WorkerNameError, TypeError, ValueError, ImportError)}
 
 
 def agree(
@@ -31,22 +37,38 @@ def agree(
     rank: int | None,
     world_size: int | None,
     options: MPIRpcBackendOptions,
+    problem: Exception | None = None,
 ) -> list[WorkerInfo]:
     """All workers, in the order of their ranks.  Collective.
 
     Every worker sees the same claims and so comes to the same verdict: all go on, or all raise.
 
+    Args:
+        transport: Gathers the claims.
+        name: As `init_rpc` was given it.
+        rank: As `init_rpc` was given it.
+        world_size: As `init_rpc` was given it.
+        options: This worker's options.
+        problem: What is wrong already with this worker's arguments.
+
     Raises:
-        ValueError: An argument of some worker does not hold.
+        ValueError: An argument of some worker does not hold; a `WorkerNameError` if it is a name.
+        TypeError: An argument is not what it should be.  If several workers have a problem, the
+            first one's tells which is raised.
+        ImportError: A worker lacks a package that its options ask for.
         RuntimeError: The names or versions of the workers do not fit together.
     """
     if name is None:
         name = f"worker{transport.rank}"
-    problem = check_name(name) or options.problem() or _disagreement(transport, rank, world_size)
-    claims = [_Claim(*claim) for claim in transport.allgather((name, PROTOCOL_VERSION, problem))]
-    problems = [f"rank {i}: {claim.problem}" for i, claim in enumerate(claims) if claim.problem]
+    problem = problem or _problem(transport, name, rank, world_size, options)
+    told = None if problem is None else (_kind(problem), str(problem))
+    # A name that is no string might not even travel.
+    own = (name if told is None else "", PROTOCOL_VERSION, told)
+    claims = [_Claim(*claim) for claim in transport.allgather(own)]
+    problems = [(i, *claim.problem) for i, claim in enumerate(claims) if claim.problem]
     if problems:
-        raise ValueError("init_rpc: " + "; ".join(problems))
+        kind = _KINDS[problems[0][1]]
+        raise kind("init_rpc: " + "; ".join(f"rank {i}: {text}" for i, _, text in problems))
     protocols = {claim.protocol for claim in claims}
     if len(protocols) > 1:
         raise RuntimeError(f"the workers run versions that differ on the wire: {sorted(protocols)}")
@@ -60,9 +82,34 @@ def agree(
     return [WorkerInfo(claim.name, i) for i, claim in enumerate(claims)]
 
 
-def _disagreement(transport: _Gathering, rank: int | None, world_size: int | None) -> str | None:
-    if rank not in (None, -1, transport.rank):
-        return f"rank={rank} was given, but MPI says {transport.rank}"
-    if world_size not in (None, -1, 0, transport.size):
-        return f"world_size={world_size} was given, but MPI says {transport.size}"
+def _kind(problem: Exception) -> str:
+    return next((name for name, kind in _KINDS.items() if isinstance(problem, kind)), "ValueError")
+
+
+def _problem(
+    transport: _Gathering,
+    name: str,
+    rank: int | None,
+    world_size: int | None,
+    options: MPIRpcBackendOptions,
+) -> Exception | None:
+    text = check_name(name)
+    if text is not None:
+        return WorkerNameError(text)
+    return (
+        options.problem()
+        or _disagreement("rank", rank, {-1, transport.rank}, transport.rank)
+        or _disagreement("world_size", world_size, {-1, 0, transport.size}, transport.size)
+    )
+
+
+def _disagreement(argument: str, given: object, allowed: set[int], own: int) -> Exception | None:
+    if given is None:
+        return None
+    try:
+        number = operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return TypeError(f"{argument} must be an int, got {type(given).__name__}")
+    if number not in allowed:
+        return ValueError(f"{argument}={number} was given, but MPI says {own}")
     return None

@@ -13,9 +13,15 @@ from typing import Any
 
 import pytest
 
+from distributed.rpc.called import add
 from harness.loopback import run_world
+from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc import Future
-from tensorplay.distributed.rpc.current import current_agent
+from tensorplay.distributed.rpc.agent import Agent
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
+from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
+from tensorplay.distributed.rpc.worker import WorkerInfo
+from tensorplay.distributed.transport.loopback import LoopbackWorld
 
 LIMIT = 20.0
 
@@ -433,3 +439,145 @@ def test_callback_pending_at_shutdown_is_called() -> None:
 
     on_a_worker(program)
     assert called == [1, 2]
+
+
+# -- results that are futures ----------------------------------------------------------------------
+
+
+@everywhere
+def test_future_that_a_callback_returns_is_followed(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        inner = Future()
+        outer = done(1).then(lambda future: inner)
+        assert not outer.done()
+        inner.set_result(5)
+        assert outer.wait() == 5
+        assert done(1).then(lambda future: done(6)).wait() == 6
+        with pytest.raises(KeyError):
+            done(1).then(lambda future: failed(KeyError("k"))).wait()
+
+    where(program)
+
+
+@everywhere
+def test_future_that_is_a_result_stays_one(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        inner = Future()
+        future = Future()
+        future.set_result(inner)
+        assert future.wait() is inner
+
+    where(program)
+
+
+@everywhere
+def test_callback_that_returns_its_own_result(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        start = Future()
+        loop: list[Future] = []
+        loop.append(start.then(lambda future: loop[0]))
+        start.set_result(None)
+        with pytest.raises(RuntimeError, match="returned the future of its result"):
+            loop[0].wait()
+
+    where(program)
+
+
+def test_result_that_was_set_by_hand_before_the_callback_returned() -> None:
+    start = Future()
+    result = start.then(lambda future: 1)
+    result.set_result(2)
+    start.set_result(None)
+    assert result.wait() == 2
+
+
+def test_exception_as_a_value() -> None:
+    error = KeyError("k")
+    assert failed(error).exception() is error
+    assert done(1).exception() is None
+    assert not done(1).cancelled()
+    with pytest.raises(RuntimeError, match="before the future was done"):
+        Future().exception()
+
+
+@pytest.mark.parametrize("devices", [None, [], ["cpu"]])
+def test_devices_of_the_host(devices: Any) -> None:
+    future = Future(devices=devices)
+    future.set_result(1)
+    assert future.wait() == 1
+
+
+def test_other_devices() -> None:
+    with pytest.raises(ValueError, match="on the cpu"):
+        Future(devices=["cuda:0"])
+
+
+# -- long chains -----------------------------------------------------------------------------------
+
+
+@everywhere
+def test_long_chain(where: Callable[..., Any]) -> None:
+    def program() -> None:
+        start = last = Future()
+        for _ in range(2000):
+            last = last.then(lambda future: future.wait() + 1)
+        start.set_result(0)
+        assert last.wait() == 2000
+
+    where(program)
+
+
+def test_long_chain_of_a_call_that_is_never_answered() -> None:
+    world = LoopbackWorld(2)
+    workers = [WorkerInfo("worker0", 0), WorkerInfo("worker1", 1)]
+    options = MPIRpcBackendOptions(switch_interval=None)
+    agent = Agent(workers, world.transport(0), options, lambda error: None)
+    set_thread_agent(agent)
+    try:
+        agent.start()
+        last = agent.call(1, len, ((),), None, 0, waits=False)
+        for _ in range(2000):
+            last = last.then(lambda future: future.wait())
+        agent.close(graceful=False)
+    finally:
+        set_thread_agent(None)
+    assert last.done()
+    with pytest.raises(RuntimeError, match="RPC was shut down"):
+        last.wait()
+
+
+def test_chain_whose_callbacks_make_calls() -> None:
+    def program(rank: int) -> Any:
+        if rank:
+            return None
+        last = done(0)
+        for _ in range(50):
+            last = last.then(lambda future: rpc.rpc_sync(1, add, args=(future.wait(), 1)))
+            last = last.then(lambda future: rpc.rpc_async(1, add, args=(future.wait(), 1)))
+        return last.wait()
+
+    assert run_world(2, program)[0] == 100
+
+
+@pytest.mark.parametrize("future", [Future(), done(1)])
+def test_future_cannot_be_sent(future: Future) -> None:
+    def program(rank: int) -> None:
+        with pytest.raises(TypeError, match="Can not pickle torch.futures.Future"):
+            rpc.rpc_sync(0, len, args=([future],))
+
+    run_world(1, program)
+
+
+def test_exception_of_a_future_makes_no_cycle() -> None:
+    class Marker(Exception):
+        pass
+
+    gc.disable()
+    try:
+        future = failed(Marker())
+        gone = weakref.ref(future)
+        assert isinstance(future.exception(), Marker)
+        del future
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import threading
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc import start
+from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
 from tensorplay.distributed.transport.loopback import LoopbackWorld
+
+BOTH = (ValueError, RuntimeError)
 
 
 def agree(size: int, **lists: list[Any]) -> list[Any]:
@@ -73,7 +80,8 @@ def test_world_size_that_disagrees() -> None:
 
 def test_every_problem_is_named() -> None:
     outcomes = agree(3, world_size=[3, 2, 3], name=["", None, None])
-    check_all_raise(outcomes, ValueError, "rank 0: Worker name must be non-empty", "rank 1:")
+    check_all_raise(outcomes, WorkerNameError, "rank 0: Worker name must be non-empty", "rank 1:")
+    assert all(isinstance(outcome, kind) for outcome in outcomes for kind in BOTH)
 
 
 def test_names_that_are_equal() -> None:
@@ -129,26 +137,69 @@ def test_names_that_hold(name: str) -> None:
 )
 def test_names_that_do_not_hold(name: Any, problem: str) -> None:
     assert problem in str(check_name(name))
-    check_all_raise(agree(2, name=["fine", name]), ValueError, "rank 1: ", problem)
+    check_all_raise(agree(2, name=["fine", name]), WorkerNameError, "rank 1: ", problem)
 
 
 @pytest.mark.parametrize(
-    ("options", "problem"),
+    ("options", "kind", "problem"),
     [
-        ({"rpc_timeout": -1}, "rpc_timeout must be"),
-        ({"rpc_timeout": "5"}, "rpc_timeout must be"),
-        ({"rpc_timeout": None}, "rpc_timeout must be"),
-        ({"rpc_timeout": True}, "rpc_timeout must be"),
-        ({"switch_interval": 0}, "switch_interval must be"),
-        ({"switch_interval": -1.0}, "switch_interval must be"),
+        ({"rpc_timeout": -1}, ValueError, "rpc_timeout must be"),
+        ({"rpc_timeout": math.nan}, ValueError, "rpc_timeout must be"),
+        ({"rpc_timeout": math.inf}, ValueError, "0 for no limit"),
+        ({"rpc_timeout": "5"}, TypeError, "rpc_timeout must be"),
+        ({"rpc_timeout": None}, TypeError, "rpc_timeout must be"),
+        ({"rpc_timeout": True}, TypeError, "rpc_timeout must be"),
+        ({"rpc_timeout": timedelta(seconds=5)}, TypeError, "incompatible constructor arguments"),
+        ({"switch_interval": 0}, ValueError, "switch_interval must be"),
+        ({"switch_interval": -1.0}, ValueError, "switch_interval must be"),
+        ({"switch_interval": "1"}, ValueError, "switch_interval must be"),
+        ({"num_worker_threads": 0}, ValueError, "num_worker_threads must be positive"),
+        ({"num_worker_threads": 2.0}, TypeError, "num_worker_threads must be an int"),
+        ({"num_worker_threads": True}, TypeError, "num_worker_threads must be an int"),
     ],
 )
-def test_options_that_do_not_hold(options: dict[str, Any], problem: str) -> None:
+def test_options_that_do_not_hold(
+    options: dict[str, Any], kind: type[Exception], problem: str
+) -> None:
     given = [MPIRpcBackendOptions(), MPIRpcBackendOptions(**options)]
-    check_all_raise(agree(2, options=given), ValueError, "rank 1: ", problem)
+    check_all_raise(agree(2, options=given), kind, "rank 1: ", problem)
 
 
-@pytest.mark.parametrize("options", [{}, {"rpc_timeout": 0}, {"switch_interval": None}])
+@pytest.mark.parametrize("argument", ["rank", "world_size"])
+@pytest.mark.parametrize("value", ["1", 1.5, np.zeros(3), lambda: 1])
+def test_ranks_and_sizes_that_are_none(argument: str, value: Any) -> None:
+    outcomes = agree(2, **{argument: [value, None]})
+    check_all_raise(outcomes, TypeError, f"rank 0: {argument} must be an int")
+
+
+def test_integers_of_numpy_are_ranks() -> None:
+    assert all(len(outcome) == 2 for outcome in agree(2, rank=[np.int64(0), np.int32(1)]))
+
+
+def test_name_that_cannot_travel() -> None:
+    check_all_raise(agree(2, name=[lambda: 1, None]), WorkerNameError, "must be a string")
+
+
+def test_first_of_several_problems_tells_the_kind() -> None:
+    outcomes = agree(3, world_size=[3, "3", 4])
+    check_all_raise(outcomes, TypeError, "rank 1: world_size must be", "rank 2: world_size=4")
+
+
+def test_problem_found_before() -> None:
+    outcomes = agree(3, problem=[None, TypeError("found before"), None])
+    check_all_raise(outcomes, TypeError, "rank 1: found before")
+
+
+def test_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    outcomes = agree(2, options=[MPIRpcBackendOptions(cloudpickle=True), None])
+    check_all_raise(outcomes, ImportError, "rank 0: ", "pip install cloudpickle")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"rpc_timeout": 0}, {"switch_interval": None}, {"num_worker_threads": 1}],
+)
 def test_options_that_hold(options: dict[str, Any]) -> None:
     assert MPIRpcBackendOptions(**options).problem() is None
 
@@ -157,7 +208,7 @@ def test_kinds_of_arguments_are_checked_before_mpi_starts() -> None:
     with pytest.raises(TypeError, match="Argument backend must be a member of BackendType"):
         rpc.init_rpc("w", backend="MPI")  # type: ignore[arg-type]
     with pytest.raises(
-        TypeError, match="Argument rpc_backend_options must be an instance of MPIRpcBackendOptions"
+        TypeError, match="Argument rpc_backend_options must be an instance of RpcBackendOptions"
     ):
         rpc.init_rpc("w", rpc_backend_options=5)  # type: ignore[arg-type]
 
