@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorplay.distributed import settings
 from tensorplay.distributed.rpc import job
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.current import agent_or_none, current_agent, set_process_agent
@@ -62,14 +64,15 @@ def init_rpc(
     options = MPIRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
     if not isinstance(options, MPIRpcBackendOptions):
         raise TypeError("Argument rpc_backend_options must be an instance of MPIRpcBackendOptions")
-    module = mpi.load_mpi()
+    found, problems = settings.read(os.environ)
+    module = mpi.load_mpi(found.thread_level)
     if comm is None:
         comm = module.COMM_WORLD
         mpi.check_launcher(comm.Get_size())
     job.watch()
-    transport = mpi.MPITransport(comm)
+    transport = mpi.MPITransport(comm, found.tag_limit)
     try:
-        workers = agree(transport, name, rank, world_size, options)
+        workers = agree(transport, name, rank, world_size, options, found, problems)
     except BaseException:
         transport.close()
         raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tensorplay.distributed.settings import default_rpc_timeout
 
 #: Seconds.
 DEFAULT_RPC_TIMEOUT_SEC = 60.0
@@ -22,7 +24,8 @@ class MPIRpcBackendOptions:
     """Options of `init_rpc`.
 
     Attributes:
-        rpc_timeout: Seconds until a call without a timeout of its own fails; 0 for no limit.
+        rpc_timeout: Seconds until a call without a timeout of its own fails; 0 for no limit.  By
+            default what the environment says (``TENSORPLAY_RPC_TIMEOUT``), else 60.
         switch_interval: Seconds for which a thread may keep the interpreter lock while others want
             it (`sys.setswitchinterval`), from `init_rpc` to `shutdown`.  It bounds how long a
             worker whose main thread is busy in Python keeps a caller waiting.  None leaves it.
@@ -31,7 +34,7 @@ class MPIRpcBackendOptions:
     5
     """
 
-    rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC
+    rpc_timeout: float = field(default_factory=default_rpc_timeout)
     switch_interval: float | None = 1e-4
 
     def problem(self) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
+from tensorplay.distributed.settings import Settings, disagreements
 from tensorplay.distributed.transport.wire import PROTOCOL_VERSION
 
 
@@ -18,10 +20,11 @@ class _Gathering(Protocol):
 
 
 class _Claim(NamedTuple):
-    """What one worker brings: its name, or what is wrong with its arguments."""
+    """What one worker brings: its name, or what is wrong with its arguments or settings."""
 
     name: str
     protocol: int
+    settings: Settings
     problem: str | None
 
 
@@ -31,25 +34,37 @@ def agree(
     rank: int | None,
     world_size: int | None,
     options: MPIRpcBackendOptions,
+    settings: Settings | None = None,
+    problems_of_settings: Sequence[str] = (),
 ) -> list[WorkerInfo]:
     """All workers, in the order of their ranks.  Collective.
+
+    `settings` is what the environment says, and `problems_of_settings` what is wrong with it.
 
     Every worker sees the same claims and so comes to the same verdict: all go on, or all raise.
 
     Raises:
-        ValueError: An argument of some worker does not hold.
-        RuntimeError: The names or versions of the workers do not fit together.
+        ValueError: An argument or a setting of some worker does not hold.
+        RuntimeError: The names, versions or settings of the workers do not fit together.
     """
     if name is None:
         name = f"worker{transport.rank}"
     problem = check_name(name) or options.problem() or _disagreement(transport, rank, world_size)
-    claims = [_Claim(*claim) for claim in transport.allgather((name, PROTOCOL_VERSION, problem))]
+    problem = problem or "; ".join(problems_of_settings) or None
+    claim_here = (name, PROTOCOL_VERSION, settings or Settings(), problem)
+    claims = [_Claim(*claim) for claim in transport.allgather(claim_here)]
     problems = [f"rank {i}: {claim.problem}" for i, claim in enumerate(claims) if claim.problem]
     if problems:
         raise ValueError("init_rpc: " + "; ".join(problems))
     protocols = {claim.protocol for claim in claims}
     if len(protocols) > 1:
         raise RuntimeError(f"the workers run versions that differ on the wire: {sorted(protocols)}")
+    differing = disagreements([claim.settings for claim in claims])
+    if differing:
+        raise RuntimeError(
+            f"init_rpc: {'; '.join(differing)}. Ranks must agree on it: have the launcher pass the "
+            "environment on to all of them"
+        )
     for repeated, count in Counter(claim.name for claim in claims).items():
         if count > 1:
             ranks = [i for i, claim in enumerate(claims) if claim.name == repeated]
