@@ -1,5 +1,6 @@
 """Remote procedure calls between the ranks of an MPI job, with `torch.distributed.rpc`'s names."""
 
+from tensorplay.distributed.rpc import fork as _fork
 from tensorplay.distributed.rpc import job as _job
 from tensorplay.distributed.rpc.api import (
     get_worker_info,
@@ -40,3 +41,4 @@ __all__ = [
 ]
 
 _job.watch()
+_fork.watch()

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from tensorplay.distributed.rpc import messages
-from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent, why_forbidden
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import make_recorder
@@ -27,7 +27,7 @@ from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import Packed, pack, receive_references, unpack
-from tensorplay.distributed.rpc.server import LOCAL_ID, Server
+from tensorplay.distributed.rpc.server import LOCAL_ID, Running, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Completion, Message, Progress, Transport
@@ -44,14 +44,17 @@ Handler = Callable[[Message], Callable[[], None] | None]
 class _Call(Future):
     """The future of a call that has not been answered."""
 
-    __slots__ = ("context", "deadline", "pinned", "seconds", "worker")
+    __slots__ = ("began", "context", "deadline", "function", "pinned", "seconds", "worker")
 
     def __init__(self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None) -> None:
         super().__init__()
         self.worker = worker
         self.context = context
         self.seconds = seconds
-        self.deadline = time.monotonic() + seconds if seconds else float("inf")
+        self.began = time.monotonic()
+        self.deadline = self.began + seconds if seconds else float("inf")
+        #: What is called, if the caller has named it.
+        self.function: Callable[..., Any] | None = None
         #: The reference whose value the call uses: it lives at least as long as the call.
         self.pinned = pinned
 
@@ -68,6 +71,8 @@ class Agent:
 
     Attributes:
         calls_made: Calls sent from here.
+        calls_failed: Those that have ended with an error, timeouts included.
+        calls_timed_out: Those that have ended since no answer came in time.
         closed: No calls are made or served any more.
     """
 
@@ -93,6 +98,8 @@ class Agent:
             partial(set_thread_agent, self),
         )
         self.calls_made = 0
+        self.calls_failed = 0
+        self.calls_timed_out = 0
         self._by_name = {info.name: info for info in self.workers}
         self._numbers = itertools.count(1)
         self._calls: dict[int, _Call] = {}
@@ -134,6 +141,29 @@ class Agent:
     def calls_served(self) -> int:
         """Calls executed here."""
         return self._server.calls_served
+
+    def uncount_received(self) -> None:
+        """The message that a handler has been given does not count in termination."""
+        self._received -= 1
+
+    @property
+    def running(self) -> dict[tuple[int, int], Running]:
+        """A copy of what is being executed here: by the caller's rank and its call's number."""
+        return self._server.running.copy()
+
+    @property
+    def waiting_to_run(self) -> int:
+        """Calls and other tasks that wait for a thread, or for a value."""
+        return max(len(self._server.executing) - len(self._server.running), 0)
+
+    @property
+    def outstanding(self) -> dict[int, _Call]:
+        """A copy of the calls made from here that have not been answered, by number."""
+        return self._calls.copy()
+
+    def report_shutdown(self) -> list[str]:
+        """How far shutdown has got, for people; a line each."""
+        return self._termination.report()
 
     @property
     def calls_outstanding(self) -> int:
@@ -177,7 +207,9 @@ class Agent:
         """Start a call; `waits` tells that the caller will not touch the arguments meanwhile."""
         worker = self.resolve(to).id
         request: Any = (function, *_arguments(args, kwargs))
-        return self._request(messages.CALL, worker, request, timeout, copy=not waits)
+        return self._request(
+            messages.CALL, worker, request, timeout, copy=not waits, function=function
+        )
 
     def create(
         self,
@@ -193,7 +225,13 @@ class Agent:
         request: Any = (function, *_arguments(args, kwargs))
         prefix = LOCAL_ID.pack(rref_id.local_id)
         creation = self._request(
-            messages.CREATE, worker, request, timeout, copy=True, prefix=prefix
+            messages.CREATE,
+            worker,
+            request,
+            timeout,
+            copy=True,
+            prefix=prefix,
+            function=function,
         )
         return RRef._make(self, worker, rref_id, 0, creation)
 
@@ -223,7 +261,13 @@ class Agent:
         call = (tuple(rref._id), function, *_arguments(args, kwargs))
         request: Any = (_apply_to_value, call, {})
         return self._request(
-            messages.CALL, rref._owner, request, timeout, copy=not waits, pinned=rref
+            messages.CALL,
+            rref._owner,
+            request,
+            timeout,
+            copy=not waits,
+            pinned=rref,
+            function=function,
         )
 
     def wait_for_calls(self, context: int) -> None:
@@ -250,13 +294,17 @@ class Agent:
         copy: bool,
         pinned: RRef[Any] | None = None,
         prefix: bytes = b"",
+        function: Callable[..., Any] | None = None,
     ) -> Future:
         if self.closed:
-            raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
+            raise RuntimeError(
+                why_forbidden() or "RPC has not been initialized: this worker's agent is shut down"
+            )
         recorder = self.recorder
         context = recorder.current()
         own = worker == self.rank
         call = _Call(worker, context, self.seconds(timeout), pinned)
+        call.function = function
         packed = pack(request, copy=copy or own)
         body = prefix + packed.body if prefix else packed.body
         message = Message(kind, worker, body, packed.buffers)
@@ -291,6 +339,7 @@ class Agent:
         packed.discard()
         call = self._calls.pop(message.call, None)
         if call is not None:
+            self.calls_failed += 1
             call.finish(failure=partial(RuntimeError, str(error)))
 
     def send(self, message: Message) -> None:
@@ -335,6 +384,7 @@ class Agent:
             return
         call.pinned = None
         if message.kind == messages.ERROR:
+            self.calls_failed += 1
             call.finish(failure=partial(self._decode_error, message))
         else:
             call.finish(decode=partial(self._decode_reply, message, references))
@@ -379,6 +429,8 @@ class Agent:
                 if call.pinned is not None:
                     self._expired_pins[number] = call.pinned
                     call.pinned = None
+                self.calls_failed += 1
+                self.calls_timed_out += 1
                 call.finish(failure=partial(self._timeout_error, call.seconds, call.worker))
         # Calls are entered before their deadlines are noted.  So what is entered before the look
         # at all of them is noted below, and what is entered later notes its own.
@@ -479,6 +531,17 @@ class Agent:
             return f"{self.workers[0].name} does not answer"
         names = ", ".join(self.workers[rank].name for rank in missing)
         return f"not there yet: {names}" if names else "others still work"
+
+    def abandon(self) -> None:
+        """This process is a forked child, where nobody serves.  Calls that are not answered fail.
+
+        Their callbacks are left to the parent.
+        """
+        self.closed = True
+        self.transport.abandon()
+        failure = partial(RuntimeError, why_forbidden())
+        for call in self._calls.values():
+            call.fail_without_callbacks(failure)
 
     def close(self, graceful: bool) -> None:
         """Stop serving; calls still unanswered fail."""

@@ -8,9 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorplay.distributed import settings
-from tensorplay.distributed.rpc import job
+from tensorplay.distributed.rpc import job, log
 from tensorplay.distributed.rpc.agent import Agent
-from tensorplay.distributed.rpc.current import agent_or_none, current_agent, set_process_agent
+from tensorplay.distributed.rpc.current import (
+    agent_or_none,
+    current_agent,
+    set_process_agent,
+    why_forbidden,
+)
+from tensorplay.distributed.rpc.dump_signal import DumpOnSignal
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.options import (
     UNSET_RPC_TIMEOUT,
@@ -23,6 +29,8 @@ from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Transport, mpi
 
 _switch_interval_before: list[float] = []
+#: What shutdown has to undo, last first.
+_ends: list[Callable[[], None]] = []
 #: Kept for good: MPI may still write into their memory.
 _abandoned: list[Transport] = []
 
@@ -57,6 +65,9 @@ def init_rpc(
             another MPI, or two workers have one name.  What any worker has to complain of is
             raised on all of them.
     """
+    forbidden = why_forbidden()
+    if forbidden is not None:
+        raise RuntimeError(forbidden)
     if agent_or_none() is not None:
         raise RuntimeError("RPC is already initialized: call shutdown() before init_rpc()")
     if backend is not None and not isinstance(backend, BackendType):
@@ -79,6 +90,9 @@ def init_rpc(
     agent = Agent(workers, transport, options, job.crashed)
     set_process_agent(agent)
     job.serving()
+    _ends.append(log.configure(found.log, transport.rank))
+    log.log_messages(transport)
+    _ends.append(DumpOnSignal(agent, found.dump_signal).close)
     if options.switch_interval is not None:
         _switch_interval_before.append(sys.getswitchinterval())
         sys.setswitchinterval(options.switch_interval)
@@ -113,6 +127,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     finally:
         agent.close(graceful=completed)
         set_process_agent(None)
+        while _ends:
+            _ends.pop()()
         if _switch_interval_before:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorplay.distributed.transport.wire import Message
@@ -18,8 +18,35 @@ CREATE = 4
 FETCH = 5
 DROP = 6
 TERMINATION = 7
+#: A worker has been asked what it is doing; see `dump_signal`.  It does not count in termination.
+DUMP = 15
 #: Kinds from here on belong to the layers above; see `Agent.handle`.
 FIRST_FREE_KIND = 16
+
+_names = {
+    CALL: "CALL",
+    REPLY: "REPLY",
+    ERROR: "ERROR",
+    CREATE: "CREATE",
+    FETCH: "FETCH",
+    DROP: "DROP",
+    TERMINATION: "TERMINATION",
+    DUMP: "DUMP",
+}
+
+
+def name_kinds(names: Mapping[int, str]) -> None:
+    """Give kinds of the layers above names, by which people may know them."""
+    _names.update(names)
+
+
+def name_of(kind: int) -> str:
+    """What people call a kind of message.
+
+    >>> name_of(CALL)
+    'CALL'
+    """
+    return _names.get(kind, f"kind {kind}")
 
 
 class Recorder(Protocol):
@@ -51,6 +78,9 @@ class Recorder(Protocol):
 
     def attach(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """A message has been unpickled; hang its tensors that require grad from its pair."""
+
+    def report(self) -> list[str]:
+        """What is going on, one line each, for people.  Takes no lock: nobody may be held up."""
 
     def close(self) -> None:
         """RPC has shut down."""
@@ -96,6 +126,9 @@ class _NoRecorder:
 
     def attach(self, message: Message, tensors: Sequence[Any]) -> None:
         pass
+
+    def report(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         pass

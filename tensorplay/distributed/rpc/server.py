@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.errors import describe, rebuild
 from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.job import end_if_forked
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.serialization import pack, unpack
 from tensorplay.distributed.transport import Message
@@ -29,6 +31,25 @@ LOCAL_ID = struct.Struct("<Q")
 Task = Callable[[], None]
 
 
+class Running:
+    """A call that is being executed.
+
+    Attributes:
+        kind: The kind of its message.
+        thread: Identity of the thread.
+        began: When (monotonic seconds).
+        function: What is called, once it has been unpickled.
+    """
+
+    __slots__ = ("began", "function", "kind", "thread")
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.thread = threading.get_ident()
+        self.began = time.monotonic()
+        self.function: Callable[..., Any] | None = None
+
+
 class Server:
     """The serving side of an agent.
 
@@ -41,6 +62,8 @@ class Server:
         self._agent = agent
         self.calls_served = 0
         self.executing: set[Any] = set()
+        #: What threads are executing, by the caller's rank and its call's number.
+        self.running: dict[tuple[int, int], Running] = {}
         self._counting = threading.Lock()
         agent.handle(messages.CALL, partial(self._serve_task, self._serve_call))
         agent.handle(messages.CREATE, partial(self._serve_task, self._serve_create))
@@ -69,12 +92,16 @@ class Server:
             return
         recorder = self._agent.recorder
         before = recorder.enter(message.context)
+        key = (message.peer, message.call)
+        self.running[key] = Running(message.kind)
         try:
             serve(message)
         except BaseException as error:
+            end_if_forked(error)
             self._answer_error(message, error)
         finally:
             recorder.leave(before)
+            self.running.pop(key, None)
             self.executing.discard(message)
 
     def _unpack_request(self, message: Message, start: int = 0) -> Any:
@@ -88,8 +115,14 @@ class Server:
         message.buffers = ()
         return request
 
+    def _note_function(self, message: Message, function: Any) -> None:
+        running = self.running.get((message.peer, message.call))
+        if running is not None:
+            running.function = function
+
     def _serve_call(self, message: Message) -> None:
         function, args, kwargs = self._unpack_request(message)
+        self._note_function(message, function)
         result = function(*args, **kwargs)
         self._answer(message, messages.REPLY, result)
 
@@ -99,6 +132,7 @@ class Server:
         value = self._agent.rrefs.value_of(rref_id)
         try:
             function, args, kwargs = self._unpack_request(message, LOCAL_ID.size)
+            self._note_function(message, function)
             value.finish(value=function(*args, **kwargs))
         except BaseException as error:
             value.finish(failure=partial(rebuild, describe(error, self._agent.name)))

@@ -51,6 +51,7 @@ class Termination:
         self._size = size
         self._counts = counts
         self.stopped = False
+        self._leaving = False
         self.missing: list[int] | None = None
         # On rank 0: the workers that have called `shutdown`.
         self._joined: set[int] = set()
@@ -63,6 +64,7 @@ class Termination:
 
     def join(self) -> list[Outgoing]:
         """This worker has called `shutdown`."""
+        self._leaving = True
         if self._rank:
             return [(0, ("joined", 0, 0, 0, False))]
         return self._on_joined(0)
@@ -96,6 +98,20 @@ class Termination:
     def _absent(self) -> Payload:
         ranks = sum(1 << rank for rank in range(self._size) if rank not in self._joined)
         return ("absent", ranks, 0, 0, False)
+
+    def report(self) -> list[str]:
+        """How far this worker's shutdown has got, for people; a line each."""
+        sent, received, active = self._counts()
+        lines = [
+            f"shutdown {'has been called here' if self._leaving else 'has not been called here'}"
+            f"{', all may leave' if self.stopped else ''}; messages that count: {sent} sent, "
+            f"{received} received; {'active' if active else 'passive'}"
+        ]
+        joined = self._joined.copy()
+        if not self._rank and joined:
+            missing = [rank for rank in range(self._size) if rank not in joined]
+            lines.append(f"{self._wave} waves; not in shutdown yet: ranks {missing}")
+        return lines
 
     def tick(self, now: float) -> list[Outgoing]:
         """Time has passed (monotonic seconds)."""

@@ -287,6 +287,9 @@ class MPITransport(Transport):
         arrival = Arrival(slot)
         message = arrival.message
         self.messages_received += 1
+        self.bytes_received += HEADER_SIZE
+        if not arrival.rest_is_bulk:
+            self.bytes_received += arrival.length
         if arrival.rest_is_bulk:
             memory = np.empty(arrival.length, np.uint8)
             self._arrivals.append(_BulkArrival(self, arrival, memory))
@@ -309,6 +312,7 @@ class MPITransport(Transport):
 
     def post_bulk_receive(self, piece: memoryview, source: int, tag: int) -> Any:
         """Start to receive one piece of a bulk buffer; the request.  Under the lock."""
+        self.bytes_received += len(piece)
         return self._bulk.Irecv([piece, self._mpi.BYTE], source, tag)
 
     def _test_arrivals(self) -> None:
