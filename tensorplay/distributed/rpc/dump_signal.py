@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensorplay.distributed.rpc import messages
@@ -29,6 +28,7 @@ from tensorplay.distributed.rpc.current import set_thread_agent
 from tensorplay.distributed.rpc.dump import text_of
 from tensorplay.distributed.rpc.dump_state import state_of
 from tensorplay.distributed.rpc.log import logger
+from tensorplay.distributed.rpc.signals import Owner, owner_of
 from tensorplay.distributed.transport import Message
 
 if TYPE_CHECKING:
@@ -74,23 +74,37 @@ class DumpOnSignal:
 
     def _register(self, number: int) -> None:
         name = signal.Signals(number).name
-        if has_handler(number):
-            logger.info("%s has a handler already: it will not print what ranks do", name)
+        owner = owner_of(number)
+        if owner is Owner.PROGRAM:
+            logger.info(
+                "%s is handled by the program: on this rank it will not print what ranks do; "
+                "TENSORPLAY_DUMP_SIGNAL chooses another signal",
+                name,
+            )
             return
         # Only the thread that takes the signal: frames of threads that run meanwhile may change
         # while they are read.
-        faulthandler.register(number, file=self._writing, all_threads=False, chain=False)
+        faulthandler.register(
+            number, file=self._writing, all_threads=False, chain=owner is Owner.LIBRARY
+        )
         self._number = number
 
     def close(self) -> None:
         """Give the signal back and end the thread."""
         if self._number is not None:
-            faulthandler.unregister(self._number)
+            self._give_back(self._number)
         self._poke(_END)
         self._thread.join(_STOP_PATIENCE)
         if not self._thread.is_alive():
             os.close(self._reading)
             os.close(self._writing)
+
+    def _give_back(self, number: int) -> None:
+        since = signal.getsignal(number)
+        faulthandler.unregister(number)
+        if since != signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+            # The program has set it since; `faulthandler` has put back what was there before.
+            signal.signal(number, since)
 
     def _on_message(self, message: Message) -> None:
         self._agent.uncount_received()
@@ -130,20 +144,6 @@ class DumpOnSignal:
             if worker.id != agent.rank and not agent.closed:
                 # Not counted: the workers may be about to agree that nothing is under way.
                 agent.transport.send(Message(messages.DUMP, worker.id))
-
-
-def has_handler(number: int) -> bool:
-    """Whether somebody handles or ignores a signal in this process, also in C."""
-    if signal.getsignal(number) != signal.SIG_DFL:
-        return True
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return False
-    masks = [
-        line.split()[1] for line in status.splitlines() if line.startswith(("SigCgt", "SigIgn"))
-    ]
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
 def write_to_stderr(text: str) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -59,16 +60,16 @@ def function_name(function: object) -> str | None:
     """
     if function is None:
         return None
-    # What a class of the user's does when it is asked for a name could block or fail.
-    inner = (
-        getattr(function, "func", function) if type(function).__name__ == "partial" else function
-    )
+    inner = function
+    while type(inner) is partial:
+        inner = inner.func
     kind = type(inner)
-    if not (isinstance(inner, type) or kind.__module__ == "builtins"):
+    # A `__getattr__` of the user's may do anything.
+    name = None if hasattr(kind, "__getattr__") else getattr(inner, "__qualname__", None)
+    if not isinstance(name, str):
         return f"{kind.__module__}.{kind.__qualname__} object"
     module = getattr(inner, "__module__", None)
-    name = getattr(inner, "__qualname__", kind.__qualname__)
-    return f"{module}.{name}" if module else str(name)
+    return f"{module}.{name}" if module else name
 
 
 def _worker(agent: Agent, rank: int) -> str:
@@ -115,9 +116,11 @@ def _threads(
 
 def _stack(frame: FrameType) -> list[str]:
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=_DEPTH)
-    stack.reverse()
+    # Every thread begins with the same few calls, which say nothing.
+    while stack and stack[-1].filename == threading.__file__:
+        stack.pop()
     lines = []
-    for entry in stack:
+    for entry in reversed(stack):
         lines.append(f'File "{entry.filename}", line {entry.lineno}, in {entry.name}')
         if entry.line:
             lines.append(f"  {entry.line}")
