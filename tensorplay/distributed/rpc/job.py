@@ -135,6 +135,8 @@ def watch_child() -> None:
 
     mpi4py finalises MPI at the very end of Python, in a forked child too.  There it would speak to
     the launcher in the parent's name, and the parent's own `MPI_Finalize` would fail.
+
+    Functions that the parent has registered with `atexit` are its own, as in multiprocessing.
     """
     before = sys.excepthook
 
@@ -146,6 +148,8 @@ def watch_child() -> None:
 
     sys.excepthook = excepthook
     sys.exit = _exit
+    atexit._clear()
+    # The first to be registered, so the last to run.
     atexit.register(_leave_child)
 
 
@@ -162,13 +166,10 @@ def end_if_forked(error: BaseException) -> None:
         _status.append(error.code)
     else:
         sys.excepthook(type(error), error, error.__traceback__)
-    _leave_child()
+    atexit._run_exitfuncs()
 
 
 def _leave_child() -> None:
-    atexit.unregister(_leave_child)
-    # What was registered before this has still to run.
-    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
