@@ -208,22 +208,34 @@ def disagreements(everybody: Sequence[Settings]) -> list[str]:
     """The settings that must be the same on all ranks and are not; `everybody` is in their order.
 
     >>> disagreements([Settings(), Settings(rpc_timeout=5.0), Settings()])
-    ['TENSORPLAY_RPC_TIMEOUT is 60.0 on rank 0, 2 but 5.0 on rank 1']
+    ['TENSORPLAY_RPC_TIMEOUT is 60.0 on ranks 0, 2 but 5.0 on rank 1']
     """
     problems = []
+    size = len(everybody)
     for setting in TABLE:
         if not setting.must_agree:
             continue
-        ranks: dict[Any, list[str]] = {}
+        ranks: dict[Any, list[int]] = {}
         for rank, settings in enumerate(everybody):
-            ranks.setdefault(getattr(settings, setting.name), []).append(str(rank))
+            ranks.setdefault(getattr(settings, setting.name), []).append(rank)
         if len(ranks) > 1:
             who = " but ".join(
-                f"{setting.default if value is None else value} on rank {', '.join(having)}"
+                f"{setting.default if value is None else value} on {name_ranks(having, size)}"
                 for value, having in ranks.items()
             )
             problems.append(f"{setting.variable} is {who}")
     return problems
+
+
+def name_ranks(ranks: Sequence[int], size: int) -> str:
+    """Some of `size` ranks, for people.
+
+    >>> name_ranks([1], 3), name_ranks([0, 2], 3), name_ranks([0, 1], 2)
+    ('rank 1', 'ranks 0, 2', 'all ranks')
+    """
+    if len(ranks) == size > 1:
+        return "all ranks"
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def default_rpc_timeout() -> float:

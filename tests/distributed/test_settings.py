@@ -87,7 +87,7 @@ def test_what_need_not_agree_may_differ() -> None:
 
 def test_what_must_agree_is_named_with_ranks_and_values() -> None:
     (problem,) = disagreements([Settings(), Settings(tag_limit=40000), Settings()])
-    assert problem == ("TENSORPLAY_TAG_LIMIT is what MPI allows on rank 0, 2 but 40000 on rank 1")
+    assert problem == ("TENSORPLAY_TAG_LIMIT is what MPI allows on ranks 0, 2 but 40000 on rank 1")
 
 
 def test_options_of_the_program_win(monkeypatch: pytest.MonkeyPatch) -> None:

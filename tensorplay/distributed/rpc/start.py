@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
-from tensorplay.distributed.settings import Settings, disagreements
+from tensorplay.distributed.settings import Settings, disagreements, name_ranks
 from tensorplay.distributed.transport.wire import PROTOCOL_VERSION
 
 
@@ -53,9 +53,15 @@ def agree(
     problem = problem or "; ".join(problems_of_settings) or None
     claim_here = (name, PROTOCOL_VERSION, settings or Settings(), problem)
     claims = [_Claim(*claim) for claim in transport.allgather(claim_here)]
-    problems = [f"rank {i}: {claim.problem}" for i, claim in enumerate(claims) if claim.problem]
-    if problems:
-        raise ValueError("init_rpc: " + "; ".join(problems))
+    complaints: dict[str, list[int]] = {}
+    for i, claim in enumerate(claims):
+        if claim.problem is not None:
+            complaints.setdefault(claim.problem, []).append(i)
+    if complaints:
+        said = [
+            f"{name_ranks(ranks, transport.size)}: {what}" for what, ranks in complaints.items()
+        ]
+        raise ValueError("init_rpc: " + "; ".join(said))
     protocols = {claim.protocol for claim in claims}
     if len(protocols) > 1:
         raise RuntimeError(f"the workers run versions that differ on the wire: {sorted(protocols)}")

@@ -181,10 +181,17 @@ def test_problems_of_settings_are_raised_on_all() -> None:
 def test_settings_that_must_agree_and_do_not() -> None:
     outcomes = agree(3, settings=[Settings(), Settings(rpc_timeout=5.0), Settings()])
     check_all_raise(
-        outcomes, RuntimeError, "TENSORPLAY_RPC_TIMEOUT is 60.0 on rank 0, 2 but 5.0 on rank 1"
+        outcomes, RuntimeError, "TENSORPLAY_RPC_TIMEOUT is 60.0 on ranks 0, 2 but 5.0 on rank 1"
     )
 
 
 def test_settings_that_may_differ() -> None:
     outcomes = agree(2, settings=[Settings(log="debug"), Settings(dump_signal=None)])
     assert all(len(outcome) == 2 for outcome in outcomes)
+
+
+def test_what_all_complain_of_is_said_once() -> None:
+    outcomes = agree(3, world_size=[4, 4, 4], problems_of_settings=[[], [], []])
+    check_all_raise(outcomes, ValueError)
+    assert str(outcomes[0]).count("world_size=4") == 1
+    assert "all ranks: " in str(outcomes[0])
