@@ -228,3 +228,40 @@ def test_locks_held_by_other_threads_do_not_hold_up_the_child(run: RunProgram) -
         """
     )
     check_ended_well(finished)
+
+
+@pytest.mark.parametrize("when", ["before RPC", "during RPC"])
+def test_program_started_by_a_rank_is_no_rank(run: RunProgram, when: str) -> None:
+    finished = run(
+        f"""
+        import subprocess
+        program = "import sys; from tensorplay.distributed import rpc; sys.exit(3)"
+        if {when!r} == "before RPC":
+            assert subprocess.run([sys.executable, "-c", program]).returncode == 3
+        rpc.init_rpc()
+        assert subprocess.run([sys.executable, "-c", program]).returncode == 3
+        rpc.shutdown()
+        say("ended well")
+        """
+    )
+    check_ended_well(finished)
+
+
+def test_program_started_by_a_rank_may_be_the_rank(run: RunProgram) -> None:
+    # The launcher started the parent, which has nothing to do with MPI itself.
+    finished = run(
+        """
+        import subprocess
+        if "--rank" not in sys.argv:
+            program = [sys.executable, __file__, "--rank"]
+            # MPICH's launcher speaks to its processes by a descriptor that they inherit.
+            sys.exit(subprocess.run(program, close_fds=False).returncode)
+        rpc.init_rpc()
+        if rank == 1:
+            raise KeyError("of this rank")
+        rpc.shutdown()
+        """
+    )
+    assert finished.status not in (None, 0), finished.output
+    assert "KeyError: 'of this rank'" in finished.output
+    assert finished.seconds < 20, finished.output

@@ -80,7 +80,7 @@ def init_rpc(
     if comm is None:
         comm = module.COMM_WORLD
         mpi.check_launcher(comm.Get_size())
-    job.watch()
+    job.watch(joins=True)
     transport = mpi.MPITransport(comm, found.tag_limit)
     try:
         workers = agree(transport, name, rank, world_size, options, found, problems)

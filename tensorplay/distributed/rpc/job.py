@@ -35,14 +35,25 @@ _FAILED = 1
 _READ_PATIENCE = 2.0
 _installed = threading.Event()
 _has_served = threading.Event()
+#: The variable by which the programs that a rank starts know that they are not ranks themselves.
+_RANK = "_TENSORPLAY_RANK_PID"
 #: The process that is watched: children that it forks are not.
 _watched = [0]
 
 
-def watch() -> None:
-    """End the whole job if this rank fails.  Does nothing the second time, or in a world of one."""
+def watch(*, joins: bool = False) -> None:
+    """End the whole job if this rank fails.  Does nothing the second time, or in a world of one.
+
+    A program that a rank has started, with subprocess for example, sees the launcher's variables
+    too, and is no rank, unless it `joins` by `init_rpc`.
+    """
     if mpi.launched_size() <= 1:
         return
+    me = str(os.getpid())
+    if os.environ.setdefault(_RANK, me) != me:
+        if not joins:
+            return
+        os.environ[_RANK] = me
     _watched[0] = os.getpid()
     if _installed.is_set():
         return
