@@ -23,7 +23,7 @@ Pure: no messages, no threads, no clock.  Events are method calls; instructions 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -152,6 +152,11 @@ class BackwardPass:
             elif grads is not None:
                 # No gradient comes for what was sent after this worker joined, only none.
                 raise RuntimeError(_second_time(message_id))
+
+    @property
+    def owed_by(self) -> Counter[int]:
+        """How many answers each worker owes."""
+        return Counter(self._sends[message_id].peer for message_id in self._owed.copy())
 
     def advance(self) -> None:
         """Run all that is ready, and emit what follows from it."""

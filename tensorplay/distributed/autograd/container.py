@@ -208,6 +208,10 @@ class Container:
             for context in self._contexts.copy().values():
                 self.exchange.lose(context, worker)
 
+    def report(self) -> list[str]:
+        lines = [line for context in self._contexts.copy().values() for line in context.report()]
+        return lines + (self.exchange.report() if self.exchange is not None else [])
+
     def close(self) -> None:
         with self._lock:
             self._contexts.clear()

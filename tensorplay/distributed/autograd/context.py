@@ -101,6 +101,19 @@ class DistAutogradContext:
             self.recvs[recv.message_id] = recv
         return restored
 
+    def report(self) -> list[str]:
+        """The context and the passes in it that run here, a line each.  Takes no lock."""
+        lines = [
+            f"context {self.id}: {len(self.sends)} send and {len(self.recvs)} recv functions, "
+            f"{len(self.grads)} gradients, known ranks {sorted(self.known.copy())}"
+        ]
+        for starter, (pass_id, runner) in self.passes.copy().items():
+            if runner is not None:
+                lines.append(
+                    f"pass {pass_id} of rank {starter} in context {self.id}: {runner.report()}"
+                )
+        return lines
+
     def __repr__(self) -> str:
         return (
             f"DistAutogradContext(id={self.id}, sends={len(self.sends)}, "

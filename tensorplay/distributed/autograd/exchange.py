@@ -29,7 +29,7 @@ from tensorplay.distributed.rpc.errors import (
     rebuild,
 )
 from tensorplay.distributed.rpc.futures import Future
-from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND
+from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
 from tensorplay.distributed.rpc.serialization import pack, unpack
 from tensorplay.distributed.transport.wire import Message
 
@@ -40,6 +40,17 @@ REPORT = FIRST_FREE_KIND + 3
 FAILED = FIRST_FREE_KIND + 4
 END = FIRST_FREE_KIND + 5
 RELEASE = FIRST_FREE_KIND + 6
+name_kinds(
+    {
+        GRADIENTS: "GRADIENTS",
+        BEGIN: "BEGIN",
+        LATE: "LATE",
+        REPORT: "REPORT",
+        FAILED: "FAILED",
+        END: "END",
+        RELEASE: "RELEASE",
+    }
+)
 
 Task = Callable[[], None]
 
@@ -50,6 +61,7 @@ class _Started:
     def __init__(self, rank: int, known: set[int]) -> None:
         self.closure = Closure(rank, known)
         self.result = Future()
+        self.began = time.monotonic()
 
 
 class Exchange:
@@ -128,6 +140,15 @@ class Exchange:
     def running(self) -> int:
         """Passes that this worker has started and not finished."""
         return len(self._started)
+
+    def report(self) -> list[str]:
+        """The passes that this worker has started and not finished, a line each."""
+        now = time.monotonic()
+        return [
+            f"pass {pass_id} started here {now - started.began:.1f} s ago, waits for "
+            f"{self._names(started.closure.missing) or 'nobody'}"
+            for pass_id, started in self._started.copy().items()
+        ]
 
     # -- taking part -----------------------------------------------------------------------------
 

@@ -57,6 +57,14 @@ class PassRunner:
             self._mailbox.clear()
         self._pass.stop()
 
+    def report(self) -> str:
+        """How far the pass has got here, for people."""
+        state = "runs" if self._scheduled else "waits"
+        owed = self._pass.owed_by
+        if not owed:
+            return f"{state}, all answers are here"
+        return f"{state}, {sum(owed.values())} answers owed by ranks {sorted(owed)}"
+
     def _run(self) -> None:
         while True:
             with self._lock:

@@ -11,6 +11,7 @@ from tensorplay.distributed.rpc import (
     options,
     server_process_global_profiler,
 )
+from tensorplay.distributed.rpc import fork as _fork
 from tensorplay.distributed.rpc import (
     job as _job,
 )
@@ -116,3 +117,4 @@ __all__ = [
 ]
 
 _job.watch()
+_fork.watch()

@@ -19,7 +19,7 @@ from typing import Any
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.calls import Call, Calls
 from tensorplay.distributed.rpc.counter import Counter
-from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent, why_forbidden
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, WorkerLeftError, rebuild
 from tensorplay.distributed.rpc.futures import Future, run_inline
 from tensorplay.distributed.rpc.messages import make_recorder
@@ -35,7 +35,7 @@ from tensorplay.distributed.rpc.serialization import (
     receive_references,
     unpack,
 )
-from tensorplay.distributed.rpc.server import LOCAL_ID, Server
+from tensorplay.distributed.rpc.server import LOCAL_ID, Running, Server
 from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Completion, Message, Progress, Transport
@@ -62,6 +62,7 @@ class Agent:
             told about.
 
     Attributes:
+        at_end: What `shutdown` has to undo, last first.
         closed: No calls are made or served any more.
     """
 
@@ -99,6 +100,7 @@ class Agent:
         self._terminating = threading.Lock()
         self._stopped = Future()
         self._told_who_is_missing = Completion()
+        self.at_end: list[Callable[[], None]] = []
         self.closed = False
         self._ended = False
         self._handlers: dict[int, Handler] = {
@@ -173,6 +175,20 @@ class Agent:
     def get_worker_infos(self) -> list[WorkerInfo]:
         """All workers, in the order of their ranks."""
         return list(self.workers)
+
+    @property
+    def running(self) -> list[Running]:
+        """What threads are executing for other workers, and for this one."""
+        return self._server.running
+
+    @property
+    def waiting_to_run(self) -> int:
+        """Calls and other tasks that wait for a thread, or for a value."""
+        return max(len(self._server.executing) - len(self._server.running), 0)
+
+    def report_shutdown(self) -> list[str]:
+        """How far shutdown has got, for people; a line each."""
+        return self._termination.report()
 
     def get_debug_info(self) -> dict[str, str]:
         """Counters of calls and threads, as strings."""
@@ -276,7 +292,9 @@ class Agent:
 
     def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> Call:
         if self.closed:
-            raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
+            raise RuntimeError(
+                why_forbidden() or "RPC has not been initialized: this worker's agent is shut down"
+            )
         seconds = (
             self.options.rpc_timeout if timeout is UNSET_RPC_TIMEOUT else self.seconds(timeout)
         )
@@ -357,6 +375,7 @@ class Agent:
         if call is None:
             return
         if message.kind == messages.ERROR:
+            self.calls.failed += 1
             call.finish(failure=partial(self._decode_error, message))
         elif body == NONE:
             call.finish()
@@ -545,6 +564,17 @@ class Agent:
             return f"{self.workers[0].name} does not answer"
         names = ", ".join(self.workers[rank].name for rank in missing)
         return f"not there yet: {names}" if names else "others still work"
+
+    def abandon(self) -> None:
+        """This process is a forked child, where nobody serves.  Calls that are not answered fail.
+
+        Their callbacks are left to the parent.
+        """
+        self.closed = True
+        self.transport.abandon()
+        failure = partial(RuntimeError, why_forbidden())
+        for call in self.calls.outstanding.values():
+            call.fail_without_callbacks(failure)
 
     def close(self, graceful: bool) -> None:
         """Stop serving; calls still unanswered fail."""

@@ -19,7 +19,12 @@ from tensorplay.distributed.rpc.compatibility import (
     _use_rpc_pickler,
 )
 from tensorplay.distributed.rpc.constants import UNSET_RPC_TIMEOUT
-from tensorplay.distributed.rpc.current import agent_or_none, current_agent, set_process_agent
+from tensorplay.distributed.rpc.current import (
+    agent_or_none,
+    current_agent,
+    set_process_agent,
+    why_forbidden,
+)
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.gathering import (
     _all_gather,
@@ -79,6 +84,9 @@ def init_rpc(
         RuntimeError: RPC is initialised already, MPI cannot be used, the launcher belongs to
             another MPI, or two workers have one name.
     """
+    forbidden = why_forbidden()
+    if forbidden is not None:
+        raise RuntimeError(forbidden)
     if agent_or_none() is not None:
         raise RuntimeError("RPC is already initialized: call shutdown() before init_rpc()")
     extra: dict[str, Any] = {} if comm is None else {"comm": comm}
@@ -88,7 +96,7 @@ def init_rpc(
         # The other ranks must hear of it, and wait on MPI.
         mpi_backend.make_agent(None, name, rank, world_size, problem=error, **extra)
         raise
-    job.watch()
+    job.watch(joins=True)
     agent = init_backend(
         backend,
         store=None,
@@ -156,6 +164,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
         agent.close(graceful=completed)
         set_process_agent(None)
         by_value.send_by_value(None)
+        while agent.at_end:
+            agent.at_end.pop()()
         if _switch_interval_before:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:

@@ -73,7 +73,8 @@ class Calls:
     Attributes:
         outstanding: They, by number.  Entered before they are sent.
         next_due: Not later than the first `due` among them.
-        timed_out: How many have expired.
+        failed: How many have ended with an error.
+        timed_out: How many of these have expired.
     """
 
     def __init__(self, ask: Callable[[int, Call], None], name: Callable[[int], str]) -> None:
@@ -82,6 +83,7 @@ class Calls:
         self._numbers = Counter()
         self.outstanding: dict[int, Call] = {}
         self.next_due = _NEVER
+        self.failed = 0
         self.timed_out = 0
         self._noting = threading.Lock()
         # References whose values are used by calls that have expired but may still be executed.
@@ -114,6 +116,7 @@ class Calls:
         call = self.answered(number)
         if call is not None:
             call.lost = True
+            self.failed += 1
         return call
 
     def _note(self, due: float) -> None:
@@ -140,6 +143,7 @@ class Calls:
                     continue
                 failure = partial(self._timeout_error, call)
             if self._give_up(number, call, failure):
+                self.failed += 1
                 self.timed_out += 1
                 if call.creates:
                     creations[call] = failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -261,6 +262,11 @@ class Future(Completion):
                     agent.run_soon(callback)
         return True
 
+    def fail_without_callbacks(self, failure: Callable[[], BaseException]) -> None:
+        """Like `finish`, in a forked child: callbacks belong to the parent."""
+        self._callbacks = None
+        self.finish(failure=failure)
+
     def wait_until(self, deadline: float | None) -> bool:
         """Wait until done or `deadline` (monotonic seconds); whether it is done."""
         agent = agent_or_none()
@@ -327,3 +333,12 @@ class Future(Completion):
                 self._callbacks.append(run if agent is None else agent.in_this_context(run))
                 return
         run()
+
+
+def _in_child() -> None:
+    # A thread that does not exist in a forked child may have held it.
+    global _step
+    _step = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_in_child)

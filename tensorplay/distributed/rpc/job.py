@@ -27,7 +27,7 @@ import traceback
 from types import TracebackType
 from typing import NoReturn
 
-from tensorplay.distributed.rpc.current import agent_or_none
+from tensorplay.distributed.rpc.current import agent_or_none, why_forbidden
 from tensorplay.distributed.transport import mpi
 
 _FAILED = 1
@@ -35,11 +35,27 @@ _FAILED = 1
 _READ_PATIENCE = 2.0
 _installed = threading.Event()
 _has_served = threading.Event()
+#: The variable by which the programs that a rank starts know that they are not ranks themselves.
+_RANK = "_TENSORPLAY_RANK_PID"
+#: The process that is watched: children that it forks are not.
+_watched = [0]
 
 
-def watch() -> None:
-    """End the whole job if this rank fails.  Does nothing the second time, or in a world of one."""
-    if _installed.is_set() or mpi.launched_size() <= 1:
+def watch(*, joins: bool = False) -> None:
+    """End the whole job if this rank fails.  Does nothing the second time, or in a world of one.
+
+    A program that a rank has started, with subprocess for example, sees the launcher's variables
+    too, and is no rank, unless it `joins` by `init_rpc`.
+    """
+    if mpi.launched_size() <= 1:
+        return
+    me = str(os.getpid())
+    if os.environ.setdefault(_RANK, me) != me:
+        if not joins:
+            return
+        os.environ[_RANK] = me
+    _watched[0] = os.getpid()
+    if _installed.is_set():
         return
     _installed.set()
     before = sys.excepthook
@@ -48,11 +64,16 @@ def watch() -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         before(kind, error, trace)
-        end_job(None)
+        if _is_watched():
+            end_job(None)
 
     sys.excepthook = excepthook
     sys.exit = _exit
     atexit.register(_leave)
+
+
+def _is_watched() -> bool:
+    return os.getpid() == _watched[0]
 
 
 class _Exit(SystemExit):
@@ -97,6 +118,8 @@ def crashed(error: BaseException) -> None:
 
 
 def _leave() -> None:
+    if not _is_watched():
+        return
     agent = agent_or_none()
     code = _code()
     if agent is not None:
@@ -118,6 +141,52 @@ def serving() -> None:
     _has_served.set()
 
 
+def watch_child() -> None:
+    """In a forked child of a worker: see to it that it ends before it finalises MPI.
+
+    mpi4py finalises MPI at the very end of Python, in a forked child too.  There it would speak to
+    the launcher in the parent's name, and the parent's own `MPI_Finalize` would fail.
+
+    Functions that the parent has registered with `atexit` are its own, as in multiprocessing.
+    """
+    before = sys.excepthook
+
+    def excepthook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        before(kind, error, trace)
+        _status.append(_FAILED)
+
+    sys.excepthook = excepthook
+    sys.exit = _exit
+    atexit._clear()
+    # The first to be registered, so the last to run.
+    atexit.register(_leave_child)
+
+
+def end_if_forked(error: BaseException) -> None:
+    """A served function has ended with `error`: if this is a child that it has forked, leave.
+
+    The answer is the parent's to give.
+    """
+    if why_forbidden() is None:
+        return
+    if isinstance(error, SystemExit):
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        _status.append(error.code)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+    atexit._run_exitfuncs()
+
+
+def _leave_child() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(_code())
+
+
 def _let_be_read(descriptor: int) -> None:
     # A launcher that is told to end the job leaves unread what is still in the ranks' pipes: one
     # traceback in eight was lost.
@@ -133,6 +202,9 @@ def end_job(reason: str | None, code: int = _FAILED) -> None:
     """End every process of the job, with a non-zero status.  Does not return."""
     if reason is not None:
         print(reason, file=sys.stderr)
+    if why_forbidden() is not None:
+        # A forked child: the job goes on without it.
+        os._exit(code)
     try:
         for stream in (sys.stdout, sys.stderr):
             # A program may have put anything in their place.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorplay.distributed.transport.wire import Message
@@ -23,10 +23,40 @@ PARTING = 8
 #: What has become of a call?  And the answer, for people.
 INQUIRY = 9
 STATUS = 10
+#: A worker has been asked what it is doing; see `dump_signal`.
+DUMP = 11
 #: Messages about messages: `shutdown` waits for none of them.
-UNCOUNTED = frozenset({TERMINATION, PARTING, INQUIRY, STATUS})
+UNCOUNTED = frozenset({TERMINATION, PARTING, INQUIRY, STATUS, DUMP})
 #: Kinds from here on belong to the layers above; see `Agent.handle`.
 FIRST_FREE_KIND = 16
+
+_names = {
+    CALL: "CALL",
+    REPLY: "REPLY",
+    ERROR: "ERROR",
+    CREATE: "CREATE",
+    FETCH: "FETCH",
+    DROP: "DROP",
+    TERMINATION: "TERMINATION",
+    PARTING: "PARTING",
+    INQUIRY: "INQUIRY",
+    STATUS: "STATUS",
+    DUMP: "DUMP",
+}
+
+
+def name_kinds(names: Mapping[int, str]) -> None:
+    """Give kinds of the layers above names, by which people may know them."""
+    _names.update(names)
+
+
+def name_of(kind: int) -> str:
+    """What people call a kind of message.
+
+    >>> name_of(CALL)
+    'CALL'
+    """
+    return _names.get(kind, f"kind {kind}")
 
 
 class Recorder(Protocol):
@@ -61,6 +91,9 @@ class Recorder(Protocol):
 
     def lose(self, worker: int) -> None:
         """A worker has left; nothing will come from it, nor reach it.  On the polling thread."""
+
+    def report(self) -> list[str]:
+        """What is going on, one line each, for people.  Takes no lock: nobody may be held up."""
 
     def close(self) -> None:
         """RPC has shut down."""
@@ -109,6 +142,9 @@ class _NoRecorder:
 
     def lose(self, worker: int) -> None:
         pass
+
+    def report(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         pass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
-from tensorplay.distributed.rpc import job
+from tensorplay.distributed import settings
+from tensorplay.distributed.rpc import job, log
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.backend_registry import register_backend
+from tensorplay.distributed.rpc.dump_signal import DumpOnSignal
 from tensorplay.distributed.rpc.options import (
     MPIRpcBackendOptions,
     RpcBackendOptions,
@@ -38,7 +41,10 @@ def make_agent(
         problem: What is wrong already with this rank's arguments; raised on all ranks.
     """
     given = MPIRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
+    found, wrong_settings = settings.read(os.environ)
     problem = problem or given.problem()
+    if problem is None and wrong_settings:
+        problem = ValueError("; ".join(wrong_settings))
     if problem is not None and comm is None and mpi.launched_size() <= 1:
         # There is nobody to tell, so no MPI need be started for it.
         raise type(problem)(f"init_rpc: rank 0: {problem}")
@@ -47,18 +53,22 @@ def make_agent(
     assert isinstance(given, MPIRpcBackendOptions)
     # A copy: the user's own object may be changed, or used again.
     options = replace(given)
-    module = mpi.load_mpi()
+    module = mpi.load_mpi(found.thread_level)
     if comm is None:
         comm = module.COMM_WORLD
         mpi.check_launcher(comm.Get_size())
-    job.watch()
-    transport = mpi.MPITransport(comm)
+    job.watch(joins=True)
+    transport = mpi.MPITransport(comm, found.tag_limit)
     try:
-        workers = agree(transport, name, rank, world_size, options, problem)
+        workers = agree(transport, name, rank, world_size, options, problem, found)
     except BaseException:
         transport.close()
         raise
-    return Agent(workers, transport, options, job.crashed)
+    agent = Agent(workers, transport, options, job.crashed)
+    agent.at_end.append(log.configure(found.log, transport.rank))
+    log.log_messages(transport)
+    agent.at_end.append(DumpOnSignal(agent, found.dump_signal).close)
+    return agent
 
 
 def _mpi_options(rpc_timeout: float, init_method: str, **kwargs: Any) -> MPIRpcBackendOptions:

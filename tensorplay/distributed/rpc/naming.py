@@ -86,16 +86,19 @@ def named(name: bytes) -> Any:
         raise function_not_found(error) from error
 
 
-def name_for_people(function: Callable[..., Any]) -> str:
-    """What to call a function in a message to people.
+def name_for_people(function: object) -> str:
+    """Module and name of something callable, for people.
 
-    >>> import functools
-    >>> name_for_people(functools.partial(len)), name_for_people(name_of)
-    ('len', 'tensorplay.distributed.rpc.naming.name_of')
+    >>> name_for_people(functools.partial(len))
+    'builtins.len'
     """
-    inner: Any = function
-    while isinstance(inner, functools.partial):
+    inner = function
+    while type(inner) is functools.partial:
         inner = inner.func
-    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    kind = type(inner)
+    # A `__getattr__` of the user's may do anything.
+    name = None if hasattr(kind, "__getattr__") else getattr(inner, "__qualname__", None)
+    if not isinstance(name, str):
+        return f"{kind.__module__}.{kind.__qualname__} object"
     module = getattr(inner, "__module__", None)
-    return name if module in (None, "builtins", "__main__") else f"{module}.{name}"
+    return f"{module}.{name}" if module else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tensorplay.distributed.rpc.constants import (
@@ -18,6 +18,7 @@ from tensorplay.distributed.rpc.constants import (
 from tensorplay.distributed.rpc.constants import (
     UNSET_RPC_TIMEOUT as UNSET_RPC_TIMEOUT,
 )
+from tensorplay.distributed.settings import default_rpc_timeout
 
 
 @dataclass(eq=False)
@@ -29,7 +30,7 @@ class RpcBackendOptions:
         init_method: For backends that need one; MPI ranks know each other.
     """
 
-    rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC
+    rpc_timeout: float = field(default_factory=default_rpc_timeout)
     init_method: str = DEFAULT_INIT_METHOD
 
     def problem(self) -> Exception | None:
@@ -42,13 +43,14 @@ class MPIRpcBackendOptions(RpcBackendOptions):
     """Options of `init_rpc`.
 
     Attributes:
-        rpc_timeout: Seconds until a call without a timeout of its own fails; 0 for no limit.
+        rpc_timeout: Seconds until a call without a timeout of its own fails; 0 for no limit.  By
+            default what the environment says (``TENSORPLAY_RPC_TIMEOUT``), else 60.
         init_method: Not used.
         switch_interval: Seconds for which a thread may keep the interpreter lock while others want
             it (`sys.setswitchinterval`), from `init_rpc` to `shutdown`.  It bounds how long a
             worker whose main thread is busy in Python keeps a caller waiting.  None leaves it.
         num_worker_threads: How many requests this worker executes at once; None for no bound.
-            Under a bound, workers that call each other mutually can starve.
+            One that waits for a call or a value does not count meanwhile.
         cloudpickle: Send by value what other workers may not find by its name: lambdas, closures,
             and the functions and classes of a notebook or script (``__main__``).  They bring copies
             of the globals that they use, and a class arrives as a copy, too.  Needs the package
@@ -99,14 +101,14 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         self,
         *,
         num_worker_threads: int | None = None,
-        rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC,
+        rpc_timeout: float | None = None,
         init_method: str = DEFAULT_INIT_METHOD,
         device_maps: Mapping[str, Mapping[Any, Any]] | None = None,
         devices: Sequence[Any] | None = None,
         _transports: Sequence[str] | None = None,
         _channels: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(rpc_timeout, init_method)
+        super().__init__(default_rpc_timeout() if rpc_timeout is None else rpc_timeout, init_method)
         self._threads = num_worker_threads
         self.device_maps = {worker: dict(found) for worker, found in (device_maps or {}).items()}
         self.devices = list(devices or ())

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tensorplay.distributed.rpc.current import current_agent
+from tensorplay.distributed.rpc.current import current_agent, why_forbidden
 from tensorplay.distributed.rpc.errors import RpcTimeoutError
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT
 from tensorplay.distributed.rpc.ownership import RRefId
@@ -129,7 +129,13 @@ class RRef(Generic[T]):
         return value
 
     def _check_creation(self) -> None:
-        """Raise what the call that was to make the value raised, if it has done so."""
+        """Raise what the call that was to make the value raised, if it has done so.
+
+        Or, in a forked child, that there are no values: RPC is the parent's.
+        """
+        forbidden = why_forbidden()
+        if forbidden is not None:
+            raise RuntimeError(forbidden)
         if self._creation is not None and self._creation.done():
             self._creation.value()
 

@@ -19,6 +19,7 @@ from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.errors import describe, rebuild
 from tensorplay.distributed.rpc.functions import Later, is_async
 from tensorplay.distributed.rpc.futures import Future
+from tensorplay.distributed.rpc.job import end_if_forked
 from tensorplay.distributed.rpc.naming import name_for_people
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.payloads import pack_result, unpack_call
@@ -153,6 +154,7 @@ class Server:
         try:
             answered = serve(message)
         except BaseException as error:
+            end_if_forked(error)
             self._answer_error(message, error)
         finally:
             # Whatever the function has done to it, a serving thread is in no context afterwards.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
+from tensorplay.distributed.settings import Settings, disagreements, name_ranks
 from tensorplay.distributed.transport.wire import PROTOCOL_VERSION
 
 
@@ -24,6 +25,7 @@ class _Claim(NamedTuple):
 
     name: str
     protocol: int
+    settings: Settings
     problem: tuple[str, str] | None
 
 
@@ -38,6 +40,7 @@ def agree(
     world_size: int | None,
     options: MPIRpcBackendOptions,
     problem: Exception | None = None,
+    settings: Settings | None = None,
 ) -> list[WorkerInfo]:
     """All workers, in the order of their ranks.  Collective.
 
@@ -49,29 +52,44 @@ def agree(
         rank: As `init_rpc` was given it.
         world_size: As `init_rpc` was given it.
         options: This worker's options.
-        problem: What is wrong already with this worker's arguments.
+        problem: What is wrong already with this worker's arguments or settings.
+        settings: What the environment says.
 
     Raises:
-        ValueError: An argument of some worker does not hold; a `WorkerNameError` if it is a name.
+        ValueError: An argument or a setting of some worker does not hold; a `WorkerNameError` if
+            it is a name.
         TypeError: An argument is not what it should be.  If several workers have a problem, the
             first one's tells which is raised.
         ImportError: A worker lacks a package that its options ask for.
-        RuntimeError: The names or versions of the workers do not fit together.
+        RuntimeError: The names, versions or settings of the workers do not fit together.
     """
     if name is None:
         name = f"worker{transport.rank}"
     problem = problem or _problem(transport, name, rank, world_size, options)
     told = None if problem is None else (_kind(problem), str(problem))
     # A name that is no string might not even travel.
-    own = (name if told is None else "", PROTOCOL_VERSION, told)
+    own = (name if told is None else "", PROTOCOL_VERSION, settings or Settings(), told)
     claims = [_Claim(*claim) for claim in transport.allgather(own)]
-    problems = [(i, *claim.problem) for i, claim in enumerate(claims) if claim.problem]
-    if problems:
-        kind = _KINDS[problems[0][1]]
-        raise kind("init_rpc: " + "; ".join(f"rank {i}: {text}" for i, _, text in problems))
+    complaints: dict[tuple[str, str], list[int]] = {}
+    for i, claim in enumerate(claims):
+        if claim.problem is not None:
+            complaints.setdefault(claim.problem, []).append(i)
+    if complaints:
+        kind = _KINDS[next(iter(complaints))[0]]
+        said = [
+            f"{name_ranks(ranks, transport.size)}: {text}"
+            for (_, text), ranks in complaints.items()
+        ]
+        raise kind("init_rpc: " + "; ".join(said))
     protocols = {claim.protocol for claim in claims}
     if len(protocols) > 1:
         raise RuntimeError(f"the workers run versions that differ on the wire: {sorted(protocols)}")
+    differing = disagreements([claim.settings for claim in claims])
+    if differing:
+        raise RuntimeError(
+            f"init_rpc: {'; '.join(differing)}. Ranks must agree on it: have the launcher pass the "
+            "environment on to all of them"
+        )
     for repeated, count in Counter(claim.name for claim in claims).items():
         if count > 1:
             ranks = [i for i, claim in enumerate(claims) if claim.name == repeated]

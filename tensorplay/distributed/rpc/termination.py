@@ -126,6 +126,20 @@ class Termination:
     def _remaining(self) -> list[int]:
         return [rank for rank in range(self._size) if not self._departed >> rank & 1]
 
+    def report(self) -> list[str]:
+        """How far this worker's shutdown has got, for people; a line each."""
+        sent, received, active = self._counts(self._departed)
+        lines = [
+            f"shutdown {'has been called here' if self._has_joined else 'has not been called here'}"
+            f"{', all may leave' if self.stopped else ''}; messages that count: {sent} sent, "
+            f"{received} received; {'active' if active else 'passive'}"
+        ]
+        joined = self._joined.copy()
+        if self._rank == self._leader and joined:
+            missing = [rank for rank in self._remaining() if rank not in joined]
+            lines.append(f"{self._wave} waves; not in shutdown yet: ranks {missing}")
+        return lines
+
     def tick(self, now: float) -> list[Outgoing]:
         """Time has passed (monotonic seconds)."""
         if not self._disturbed or self.stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
 from tensorplay.distributed.transport.wire import Message
 
@@ -24,6 +25,7 @@ class Transport(ABC):
         messages_sent: Messages handed to the transport so far.
         bytes_sent: Their frames and bulk buffers, in bytes.
         messages_received: Messages announced so far.
+        bytes_received: Their frames and bulk buffers, in bytes; those on their way may count.
     """
 
     rank: int
@@ -32,6 +34,7 @@ class Transport(ABC):
     messages_sent: int = 0
     bytes_sent: int = 0
     messages_received: int = 0
+    bytes_received: int = 0
 
     @abstractmethod
     def send(self, message: Message) -> None:
@@ -54,6 +57,11 @@ class Transport(ABC):
     def busy(self) -> bool:
         """Whether transfers are under way that need polling to go on."""
 
+    def abandon(self) -> None:
+        """Refuse to send and receive: this process is a forked child, and must not touch MPI."""
+        self.send = _refuse  # type: ignore[method-assign, assignment]
+        self.poll = _refuse  # type: ignore[method-assign]
+
     @abstractmethod
     def lose(self, peer: int) -> None:
         """Forget the transfers with a worker that has left: they may never be complete."""
@@ -61,3 +69,7 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what the transport holds.  No message may be under way."""
+
+
+def _refuse(*arguments: object) -> NoReturn:
+    raise TransportClosedError("the transport belongs to the parent of this forked process")

@@ -114,6 +114,7 @@ class LoopbackTransport(Transport):
     def _take(self, frame: bytes, bulk: list[bytes]) -> Message:
         arrival = Arrival(frame)
         self.messages_received += 1
+        self.bytes_received += len(frame) + sum(map(len, bulk))
         incoming = deque(bulk)
         if arrival.rest_is_bulk:
             rest = memoryview(bytearray(incoming.popleft()))

@@ -47,9 +47,23 @@ _WHOLE = 1024
 _MAX_BULK_IN_FLIGHT = 16384
 
 
-def load_mpi() -> Any:
-    """The ``mpi4py.MPI`` module, initialised; an error that explains when that is impossible."""
+#: The thread level that this module has asked for when it initialised MPI, if it did.
+_asked_for: list[str] = []
+
+
+def load_mpi(thread_level: str | None = None) -> Any:
+    """The ``mpi4py.MPI`` module, initialised; an error that explains when that is impossible.
+
+    With a `thread_level`, "serialized" or "multiple", MPI is asked for that one, and must have it.
+    """
+    asked_for = thread_level or "multiple"
     try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules and thread_level is not None:
+            # Importing it initialises MPI.
+            mpi4py.rc.thread_level = thread_level
+            _asked_for.append(asked_for)
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
@@ -58,7 +72,8 @@ def load_mpi() -> Any:
             "or load your site's MPI module; MPI4PY_LIBMPI=/path/to/libmpi.so chooses a library."
         ) from error
     if not MPI.Is_initialized():
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        _asked_for.append(asked_for)
+        MPI.Init_thread(_level(MPI, asked_for))
     if MPI.Is_finalized():
         raise RuntimeError("init_rpc was called after MPI_Finalize: MPI cannot be started again")
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
@@ -67,7 +82,30 @@ def load_mpi() -> Any:
             "progress thread needs. Let tensorplay initialise MPI, or set "
             "mpi4py.rc.thread_level = 'multiple' before the first import of mpi4py.MPI."
         )
+    if thread_level is not None and MPI.Query_thread() != _level(MPI, thread_level):
+        _check_asked_for(thread_level)
     return MPI
+
+
+def _level(module: Any, name: str) -> int:
+    level: int = module.THREAD_SERIALIZED if name == "serialized" else module.THREAD_MULTIPLE
+    return level
+
+
+def _check_asked_for(thread_level: str) -> None:
+    """MPI has another thread level: raise, unless it gives more than it was asked for here."""
+    if thread_level not in _asked_for:
+        raise RuntimeError(
+            f"TENSORPLAY_THREAD_LEVEL={thread_level} cannot be honoured: MPI was initialised "
+            "before init_rpc, with another thread level. Unset it, let tensorplay initialise MPI "
+            f"(no import of mpi4py.MPI before init_rpc), or set mpi4py.rc.thread_level = "
+            f"{thread_level!r} before that import"
+        )
+    if thread_level == "multiple":
+        raise RuntimeError(
+            "TENSORPLAY_THREAD_LEVEL=multiple cannot be honoured: this MPI library does not give "
+            "MPI_THREAD_MULTIPLE. Unset it: tensorplay needs no more than MPI_THREAD_SERIALIZED"
+        )
 
 
 #: What launchers tell each process about the size of its world.
@@ -91,20 +129,25 @@ def check_launcher(size: int) -> None:
         )
 
 
+def is_running() -> bool:
+    """Whether MPI is up in this process, or was in the one that it was forked from."""
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and module.Is_initialized() and not module.Is_finalized()
+
+
 def abort_if_running(code: int) -> None:
     """End every process of the job if MPI is up; then it does not return."""
-    module = sys.modules.get("mpi4py.MPI")
-    if module is not None and module.Is_initialized() and not module.Is_finalized():
-        module.COMM_WORLD.Abort(code)
+    if is_running():
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
 
 
 class MPITransport(Transport):
     """The transport of one worker of a communicator.
 
-    Creating and closing it is collective over `comm`.
+    Creating and closing it is collective over `comm`.  Tags above `tag_limit` are not used.
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, tag_limit: int | None = None) -> None:
         self._mpi = mpi = load_mpi()
         self._frames = comm.Dup()
         self._bulk = comm.Dup()
@@ -117,6 +160,8 @@ class MPITransport(Transport):
         self._any_tag = mpi.ANY_TAG
         # Only the predefined communicator is sure to have this attribute (MPI 4.1, section 9.1.2).
         self._tag_limit = int(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB))
+        if tag_limit is not None:
+            self._tag_limit = min(self._tag_limit, tag_limit)
         self._lock = threading.Lock()
         self._outbox: deque[tuple[Message, bytes, list[Any]]] = deque()
         # Sends under way, oldest first: the request, what it must keep alive, destination.
@@ -255,11 +300,15 @@ class MPITransport(Transport):
     def _take_frame(self) -> Message:
         slot = self._slot
         self.messages_received += 1
+        self.bytes_received += HEADER_SIZE
         bare = bare_message(slot)
         if bare is not None:
+            self.bytes_received += len(bare.body)
             return bare
         arrival = Arrival(slot)
         message = arrival.message
+        if not arrival.rest_is_bulk:
+            self.bytes_received += arrival.length
         if arrival.rest_is_bulk:
             rest = memory.take(arrival.length)
             self._arrivals.append(_BulkArrival(self, arrival, rest))
@@ -279,6 +328,7 @@ class MPITransport(Transport):
 
     def post_bulk_receive(self, piece: memoryview, source: int, tag: int) -> Any:
         """Start to receive one piece of a bulk buffer; the request.  Under the lock."""
+        self.bytes_received += len(piece)
         return self._bulk.Irecv([piece, self._mpi.BYTE], source, tag)
 
     def _test_arrivals(self) -> None:

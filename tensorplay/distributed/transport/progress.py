@@ -163,6 +163,11 @@ class Progress:
         return threading.current_thread() in self._threads
 
     @property
+    def serving_threads(self) -> frozenset[int | None]:
+        """Identities of the serving threads alive."""
+        return frozenset(thread.ident for thread in list(self._threads))
+
+    @property
     def thread_count(self) -> int:
         """Serving threads alive."""
         return len(self._threads)

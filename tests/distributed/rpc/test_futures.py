@@ -562,7 +562,7 @@ def test_chain_whose_callbacks_make_calls() -> None:
 @pytest.mark.parametrize("future", [Future(), done(1)])
 def test_future_cannot_be_sent(future: Future) -> None:
     def program(rank: int) -> None:
-        with pytest.raises(TypeError, match="Can not pickle torch.futures.Future"):
+        with pytest.raises(TypeError, match=r"Can not pickle torch.futures.Future"):
             rpc.rpc_sync(0, len, args=([future],))
 
     run_world(1, program)

@@ -104,11 +104,11 @@ def test_caches_do_not_grow_for_ever() -> None:
 @pytest.mark.parametrize(
     ("function", "name"),
     [
-        (len, "len"),
-        (functools.partial(functools.partial(len)), "len"),
+        (len, "builtins.len"),
+        (functools.partial(functools.partial(len)), "builtins.len"),
         (plain, f"{__name__}.plain"),
         (Plain().method, f"{__name__}.Plain.method"),
-        (Plain(), f"{__name__}.Plain"),
+        (Plain(), f"{__name__}.Plain object"),
     ],
 )
 def test_names_for_people(function: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from tensorplay.distributed.rpc import start
 from tensorplay.distributed.rpc.errors import WorkerNameError
 from tensorplay.distributed.rpc.options import MPIRpcBackendOptions
 from tensorplay.distributed.rpc.worker import WorkerInfo, check_name
+from tensorplay.distributed.settings import Settings
 from tensorplay.distributed.transport.loopback import LoopbackWorld
 
 BOTH = (ValueError, RuntimeError)
@@ -221,3 +222,27 @@ def test_worker_info() -> None:
     assert info != WorkerInfo("v", 3)
     assert info != 3
     assert hash(info) == 3
+
+
+def test_problems_of_settings_are_raised_on_all() -> None:
+    outcomes = agree(3, problem=[None, ValueError("TENSORPLAY_LOG must be loud"), None])
+    check_all_raise(outcomes, ValueError, "rank 1: TENSORPLAY_LOG must be loud")
+
+
+def test_settings_that_must_agree_and_do_not() -> None:
+    outcomes = agree(3, settings=[Settings(), Settings(rpc_timeout=5.0), Settings()])
+    check_all_raise(
+        outcomes, RuntimeError, "TENSORPLAY_RPC_TIMEOUT is 60.0 on ranks 0, 2 but 5.0 on rank 1"
+    )
+
+
+def test_settings_that_may_differ() -> None:
+    outcomes = agree(2, settings=[Settings(log="debug"), Settings(dump_signal=None)])
+    assert all(len(outcome) == 2 for outcome in outcomes)
+
+
+def test_what_all_complain_of_is_said_once() -> None:
+    outcomes = agree(3, world_size=[4, 4, 4])
+    check_all_raise(outcomes, ValueError)
+    assert str(outcomes[0]).count("world_size=4") == 1
+    assert "all ranks: " in str(outcomes[0])
