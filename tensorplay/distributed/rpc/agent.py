@@ -18,13 +18,14 @@ from functools import partial
 from typing import Any
 
 from tensorplay.distributed.rpc import messages
-from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
+from tensorplay.distributed.rpc.current import set_thread_agent
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, rebuild
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.rref import RRef
+from tensorplay.distributed.rpc.rref_calls import apply_to_value, fail
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import Packed, pack, receive_references, unpack
 from tensorplay.distributed.rpc.server import LOCAL_ID, Server
@@ -44,9 +45,11 @@ Handler = Callable[[Message], Callable[[], None] | None]
 class _Call(Future):
     """The future of a call that has not been answered."""
 
-    __slots__ = ("context", "deadline", "pinned", "seconds", "worker")
+    __slots__ = ("context", "creates", "deadline", "lost", "pinned", "seconds", "worker")
 
-    def __init__(self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None) -> None:
+    def __init__(
+        self, worker: int, context: int, seconds: float, pinned: RRef[Any] | None, creates: bool
+    ) -> None:
         super().__init__()
         self.worker = worker
         self.context = context
@@ -54,6 +57,10 @@ class _Call(Future):
         self.deadline = time.monotonic() + seconds if seconds else float("inf")
         #: The reference whose value the call uses: it lives at least as long as the call.
         self.pinned = pinned
+        #: The call makes a value that stays on its owner.
+        self.creates = creates
+        #: It was not sent, or has expired: no answer will be taken.
+        self.lost = False
 
 
 class Agent:
@@ -189,17 +196,24 @@ class Agent:
     ) -> RRef[Any]:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
+        return self._create(worker, (function, *_arguments(args, kwargs)), timeout, None)
+
+    def create_from_value(self, rref: RRef[Any], request: Any, timeout: float) -> RRef[Any]:
+        """Like `use_value`, but the result stays with the owner; the reference to it."""
+        return self._create(rref._owner, request, timeout, rref)
+
+    def _create(
+        self, worker: int, request: Any, timeout: float, pinned: RRef[Any] | None
+    ) -> RRef[Any]:
         rref_id = self.rrefs.new_id()
-        request: Any = (function, *_arguments(args, kwargs))
         prefix = LOCAL_ID.pack(rref_id.local_id)
         creation = self._request(
-            messages.CREATE, worker, request, timeout, copy=True, prefix=prefix
+            messages.CREATE, worker, request, timeout, copy=True, pinned=pinned, prefix=prefix
         )
         return RRef._make(self, worker, rref_id, 0, creation)
 
     def fetch(self, rref: RRef[Any], timeout: float) -> Any:
         """A copy of the value of a reference that another worker owns."""
-        rref._check_creation()
         request = tuple(rref._id)
         return self._request(
             messages.FETCH, rref._owner, request, timeout, copy=False, pinned=rref
@@ -219,9 +233,11 @@ class Agent:
 
         The reference is kept until the answer has come, so the message needs no copy of it.
         """
-        rref._check_creation()
         call = (tuple(rref._id), function, *_arguments(args, kwargs))
-        request: Any = (_apply_to_value, call, {})
+        return self.use_value(rref, (apply_to_value, call, {}), timeout, waits=waits)
+
+    def use_value(self, rref: RRef[Any], request: Any, timeout: float, *, waits: bool) -> Future:
+        """Start a call on the owner of a reference that uses the value."""
         return self._request(
             messages.CALL, rref._owner, request, timeout, copy=not waits, pinned=rref
         )
@@ -250,13 +266,15 @@ class Agent:
         copy: bool,
         pinned: RRef[Any] | None = None,
         prefix: bytes = b"",
-    ) -> Future:
+    ) -> _Call:
         if self.closed:
             raise RuntimeError("RPC has not been initialized: this worker's agent is shut down")
         recorder = self.recorder
         context = recorder.current()
         own = worker == self.rank
-        call = _Call(worker, context, self.seconds(timeout), pinned)
+        call = _Call(
+            worker, context, self.seconds(timeout), pinned, creates=kind == messages.CREATE
+        )
         packed = pack(request, copy=copy or own)
         body = prefix + packed.body if prefix else packed.body
         message = Message(kind, worker, body, packed.buffers)
@@ -265,6 +283,9 @@ class Agent:
         self._calls[number] = call
         self._note_deadline(call.deadline)
         try:
+            if pinned is not None:
+                # Not before the call is entered: from here on `_expire` sees it.
+                pinned._check_creation()
             if context != NO_CONTEXT:
                 message.context = context
                 recorder.record_send(message, packed.tensors)
@@ -279,7 +300,7 @@ class Agent:
                     self._sent += 1
                 self.transport.send(message)
         except BaseException:
-            self._calls.pop(number, None)
+            self._forget(number)
             packed.discard()
             raise
         return call
@@ -289,9 +310,23 @@ class Agent:
             self._sent -= 1
         self.recorder.retract_send(message)
         packed.discard()
-        call = self._calls.pop(message.call, None)
+        if message.kind == messages.CREATE:
+            # References to the value may be with other workers: its owner must hear of its failure.
+            notice = pack((fail, (str(error),), {}), copy=False).body
+            body = message.body[: LOCAL_ID.size] + notice
+            self.send(Message(messages.CREATE, message.peer, body))
+        call = self._forget(message.call)
         if call is not None:
+            call.lost = True
             call.finish(failure=partial(RuntimeError, str(error)))
+
+    def _forget(self, number: int) -> _Call | None:
+        """Take back a call that has not been sent; None if it has expired already."""
+        self._expired_pins.pop(number, None)
+        call = self._calls.pop(number, None)
+        if call is not None:
+            call.pinned = None
+        return call
 
     def send(self, message: Message) -> None:
         """Send a message to another worker; any thread."""
@@ -374,12 +409,22 @@ class Agent:
 
     def _expire(self, now: float) -> None:
         # Unlike list(items()), a copy is made in one piece: no finaliser can run in between.
+        # In the order in which they were made: what waits for a value expires with its creation.
+        creations: dict[Future | None, Callable[[], BaseException]] = {}
         for number, call in self._calls.copy().items():
-            if call.deadline <= now and self._calls.pop(number, None) is not None:
-                if call.pinned is not None:
-                    self._expired_pins[number] = call.pinned
-                    call.pinned = None
-                call.finish(failure=partial(self._timeout_error, call.seconds, call.worker))
+            pinned = call.pinned
+            failure = None if pinned is None else creations.get(pinned._creation)
+            if failure is None and call.deadline <= now:
+                failure = partial(self._timeout_error, call.seconds, call.worker, call.creates)
+            if failure is None or self._calls.pop(number, None) is None:
+                continue
+            if pinned is not None:
+                self._expired_pins[number] = pinned
+                call.pinned = None
+            if call.creates:
+                creations[call] = failure
+            call.lost = True
+            call.finish(failure=failure)
         # Calls are entered before their deadlines are noted.  So what is entered before the look
         # at all of them is noted below, and what is entered later notes its own.
         with self._deadline_lock:
@@ -394,11 +439,17 @@ class Agent:
                 if deadline < self._first_deadline:
                     self._first_deadline = deadline
 
-    def _timeout_error(self, seconds: float, worker: int) -> RpcTimeoutError:
-        return RpcTimeoutError(
+    def _timeout_error(self, seconds: float, worker: int, creates: bool) -> RpcTimeoutError:
+        text = (
             f"RPC ran for more than set timeout ({seconds * 1e3:g} ms) and will now be marked "
             f"with an error: no answer from worker {self.workers[worker].name!r}"
         )
+        if creates:
+            text = (
+                "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the "
+                f"owner node does not exist. {text}"
+            )
+        return RpcTimeoutError(text)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -491,6 +542,8 @@ class Agent:
         self.progress.stop(_STOP_PATIENCE)
         failure = partial(RuntimeError, "RPC was shut down before this call was answered")
         for call in list(self._calls.values()):
+            call.lost = True
+            call.pinned = None
             call.finish(failure=failure)
         self._calls.clear()
         self._expired_pins.clear()
@@ -499,16 +552,6 @@ class Agent:
         self.progress.run_queue()
         self.recorder.close()
         self.rrefs.clear()
-
-
-def _apply_to_value(
-    rref_id: tuple[int, int],
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-) -> Any:
-    value = current_agent().rrefs.value_of(RRefId(*rref_id)).wait()
-    return function(value, *args, **kwargs)
 
 
 def _arguments(
