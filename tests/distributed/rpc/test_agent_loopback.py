@@ -398,10 +398,11 @@ def test_callback_that_exits_does_not_end_the_worker() -> None:
 def test_statistics() -> None:
     def program() -> None:
         before = rpc.statistics()
+        rrefs = []
         for to in (0, 1):
             rpc.rpc_sync(to, here)
-            rref = rpc.remote(to, Thing)
-            rref.to_here()
+            rrefs.append(rpc.remote(to, Thing))
+            rrefs[-1].to_here()
         after = rpc.statistics()
         assert after.calls_made - before.calls_made == 2 + 2 + 1
         assert after.calls_served - before.calls_served == 2
