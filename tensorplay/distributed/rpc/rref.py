@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tensorplay.distributed.rpc.current import agent_or_none, current_agent
@@ -295,8 +296,8 @@ class RRef(Generic[T]):
     def _ask_type(self, timeout: float) -> Future:
         if not self.is_owner():
             return self._agent.call_on_value(self, type, (), None, timeout, waits=False)
-        made = self._creation or self._agent.rrefs.value_of(self._id)
-        return made.then(lambda _: type(self._own_value(0.0)))
+        value = self._agent.rrefs.value_of(self._id)
+        return (self._creation or value).then(partial(_type_of, value))
 
     def _get_future(self) -> Future:
         """The future of the call that makes the value, on the worker that made the call."""
@@ -349,6 +350,12 @@ class RRef(Generic[T]):
         if self.is_owner():
             return f"OwnerRRef({self._id})"
         return f"UserRRef(RRefId = {self._id}, ForkId = {self._fork_id})"
+
+
+# Does not hold the reference: what it raises would keep it, in a cycle.
+def _type_of(value: Future, made: Future) -> type:
+    made.value()
+    return type(value.value())
 
 
 def _reduce_rref(rref: RRef[Any], packed: Packed) -> tuple[Any, ...]:
