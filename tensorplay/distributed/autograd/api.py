@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorplay.distributed.autograd.container import KeptGradients, thread
 from tensorplay.distributed.autograd.session import current_session, session_or_none
+from tensorplay.distributed.rpc.messages import register_backward
 from tensorplay.distributed.transport.wire import NO_CONTEXT
 from tensorplay.tensor import Tensor
 
@@ -162,3 +163,6 @@ def get_gradients(context_id: int | None = None) -> dict[Tensor, Tensor]:
                 "call get_gradients within `with dist_autograd.context():`"
             )
     return current_session().container.gradients(context_id)
+
+
+register_backward(backward)

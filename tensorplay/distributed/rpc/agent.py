@@ -19,7 +19,7 @@ from typing import Any
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.calls import Call, Calls
 from tensorplay.distributed.rpc.counter import Counter
-from tensorplay.distributed.rpc.current import current_agent, set_thread_agent, why_forbidden
+from tensorplay.distributed.rpc.current import set_thread_agent, why_forbidden
 from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, WorkerLeftError, rebuild
 from tensorplay.distributed.rpc.futures import Future, run_inline
 from tensorplay.distributed.rpc.messages import make_recorder
@@ -27,6 +27,7 @@ from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendO
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.payloads import NONE, pack_call, unpack_result
 from tensorplay.distributed.rpc.rref import RRef
+from tensorplay.distributed.rpc.rref_calls import apply_to_value, fail
 from tensorplay.distributed.rpc.rref_table import RRefTable
 from tensorplay.distributed.rpc.serialization import (
     REFERENCE_TABLE,
@@ -48,6 +49,8 @@ _ASK_PATIENCE = 1.0
 #: Seconds that a worker that departs gives to what it has sent.
 _PARTING_PATIENCE = 1.0
 
+#: Function and arguments of a call.
+Request = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 Handler = Callable[[Message], Callable[[], None] | None]
 
 
@@ -235,16 +238,23 @@ class Agent:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
         call = self._new_call(worker, function, timeout)
+        return self._create(call, pack_call(function, *_arguments(args, kwargs), copy=True))
+
+    def create_from_value(self, rref: RRef[Any], request: Request, timeout: float) -> RRef[Any]:
+        """Like `use_value`, but the result stays with the owner; the reference to it."""
+        call = self._new_call(rref._owner, request[0], timeout)
+        call.pinned = rref
+        return self._create(call, pack_call(*request, copy=True))
+
+    def _create(self, call: Call, packed: Packed) -> RRef[Any]:
         call.creates = True
-        packed = pack_call(function, *_arguments(args, kwargs), copy=True)
         rref_id = self.rrefs.new_id()
         body = LOCAL_ID.pack(rref_id.local_id) + packed.body
         self._send_call(messages.CREATE, call, packed, body)
-        return RRef._make(self, worker, rref_id, 0, call)
+        return RRef._make(self, call.worker, rref_id, 0, call)
 
     def fetch(self, rref: RRef[Any], timeout: float) -> Any:
         """A copy of the value of a reference that another worker owns."""
-        rref._check_creation()
         call = self._new_call(rref._owner, None, timeout)
         call.pinned = rref
         packed = pack(tuple(rref._id), copy=False)
@@ -265,12 +275,17 @@ class Agent:
 
         The reference is kept until the answer has come, so the message needs no copy of it.
         """
-        rref._check_creation()
-        worker = rref._owner
-        call = self._new_call(worker, function, timeout)
-        call.pinned = rref
         on_value = (tuple(rref._id), function, *_arguments(args, kwargs))
-        packed = pack_call(_apply_to_value, on_value, {}, copy=not waits or worker == self.rank)
+        call = self.use_value(rref, (apply_to_value, on_value, {}), timeout, waits=waits)
+        call.function = function
+        return call
+
+    def use_value(self, rref: RRef[Any], request: Request, timeout: float, *, waits: bool) -> Call:
+        """Start a call on the owner of a reference that uses the value."""
+        worker = rref._owner
+        call = self._new_call(worker, request[0], timeout)
+        call.pinned = rref
+        packed = pack_call(*request, copy=not waits or worker == self.rank)
         self._send_call(messages.CALL, call, packed, packed.body)
         return call
 
@@ -311,6 +326,9 @@ class Agent:
             if worker in self.departed:
                 # Looked at after the call has been entered: `_on_parting` does it the other way.
                 raise self._has_left(worker)
+            if call.pinned is not None:
+                # Not before the call is entered: from here on `Calls.look` sees it.
+                call.pinned._check_creation()
             context = call.context
             if context != NO_CONTEXT:
                 message.context = context
@@ -330,6 +348,11 @@ class Agent:
         self._unsent[message.peer].add()
         self.recorder.retract_send(message)
         packed.discard()
+        if message.kind == messages.CREATE:
+            # References to the value may be with other workers: its owner must hear of its failure.
+            notice = pack_call(fail, (str(error),), {}, copy=False).body
+            body = message.body[: LOCAL_ID.size] + notice
+            self.send(Message(messages.CREATE, message.peer, body))
         call = self.calls.forget(message.call)
         if call is not None:
             call.finish(failure=partial(RuntimeError, str(error)))
@@ -599,16 +622,6 @@ class Agent:
 
 def _decode_plain(body: bytes) -> Any:
     return unpack_result(body, ())[0]
-
-
-def _apply_to_value(
-    rref_id: tuple[int, int],
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-) -> Any:
-    value = current_agent().rrefs.value_of(RRefId(*rref_id)).wait()
-    return function(value, *args, **kwargs)
 
 
 def _arguments(

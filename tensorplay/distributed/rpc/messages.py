@@ -113,6 +113,25 @@ def make_recorder(agent: Agent) -> Recorder:
     return _factories[0](agent) if _factories else _NoRecorder()
 
 
+Backward = Callable[[int, "Tensor", bool], None]
+_backward: list[Backward] = []
+
+
+def register_backward(function: Backward) -> None:
+    """Have `backward` call `function`."""
+    _backward[:] = [function]
+
+
+def backward(context: int, root: Tensor, retain_graph: bool) -> None:
+    """Differentiate `root`, a tensor of this worker, through all workers of the context."""
+    if not _backward:
+        raise RuntimeError(
+            f"Could not find autograd context with id: {context} (this worker has not imported "
+            "tensorplay.distributed.autograd)"
+        )
+    _backward[0](context, root, retain_graph)
+
+
 class _NoRecorder:
     """Without autograd there are no contexts."""
 

@@ -32,7 +32,8 @@ class RRefTable:
         self.free: deque[Future] = deque()
 
     def __len__(self) -> int:
-        return len(self._values)
+        # More than the values, if a reference has come before the call that makes its value.
+        return len(self._owner)
 
     @property
     def unmade(self) -> int:
@@ -42,6 +43,10 @@ class RRefTable:
     def new_id(self) -> RRefId:
         """An id for a reference created here."""
         return RRefId(self._rank, next(self._ids))
+
+    def new_fork(self, owner: int, rref_id: RRefId) -> int:
+        """The local id of a reference held here: with a value of one's own, that of the value."""
+        return rref_id.local_id if owner == self._rank else next(self._ids)
 
     def value_of(self, rref_id: RRefId) -> Future:
         """The future of an owned value; a new one, if the first news of it is a reference."""
@@ -97,5 +102,8 @@ class RRefTable:
         """RPC has shut down."""
         with self._lock:
             values, self._values = self._values, {}
+            self._owner = Owner()
+        # References that are still held owe nothing any more.
+        self.dropped = deque(maxlen=0)
         values.clear()
         self.free.clear()

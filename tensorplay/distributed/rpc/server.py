@@ -224,6 +224,7 @@ class Server:
     def _serve_create(self, message: Message) -> bool:
         (local_id,) = LOCAL_ID.unpack_from(message.body)
         rref_id = RRefId(message.peer, local_id)
+        self._agent.rrefs.value_of(rref_id)  # from here on it is known, though not made
         try:
             function, args, kwargs = self._unpack_call(message, LOCAL_ID.size)
             self._begin(message, function)

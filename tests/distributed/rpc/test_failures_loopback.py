@@ -401,7 +401,7 @@ def test_fetch_on_the_owner_that_takes_too_long(gate: Gate) -> None:
 def test_creation_that_takes_too_long_is_the_cause_at_every_use(gate: Gate, to: int) -> None:
     def program() -> None:
         rref = rpc.remote(to, pass_gate, args=(gate.name, "value"), timeout=0.05)
-        eventually(rref.confirmed_by_owner)
+        eventually(rref._get_future().done)
         for late in (False, True):
             for _ in range(2):
                 with pytest.raises(rpc.RpcTimeoutError, match="50 ms"):

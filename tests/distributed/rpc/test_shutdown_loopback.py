@@ -70,12 +70,13 @@ def test_call_without_an_agent() -> None:
         lambda: rpc.rpc_sync(0, here),
         lambda: rpc.rpc_async("worker0", here),
         lambda: rpc.remote(0, here),
-        lambda: rpc.RRef(1),
         rpc.get_worker_info,
         rpc.shutdown,
     ):
         with pytest.raises(RuntimeError, match="RPC has not been initialized"):
             call()
+    with pytest.raises(RuntimeError, match="Current RPC agent is not set! Did you initialize"):
+        rpc.RRef(1)
 
 
 def shut_down() -> None:
@@ -265,9 +266,11 @@ def test_agent_that_is_closed_takes_no_calls(cluster: Cluster) -> None:
     own = rpc.RRef(1)
     rref.to_here()
     agent.close(graceful=False)
-    for call in (lambda: rpc.rpc_sync(1, here), lambda: rpc.remote(0, here), rref.to_here):
+    for call in (lambda: rpc.rpc_sync(1, here), lambda: rpc.remote(0, here)):
         with pytest.raises(RuntimeError, match="RPC has not been initialized"):
             call()
+    with pytest.raises(RuntimeError, match=r"Cannot call to_here\(\) on it after deletion"):
+        rref.to_here()
     assert own.is_owner()
 
 
@@ -281,7 +284,7 @@ def test_reference_after_shutdown_raises() -> None:
         rrefs.append(rpc.RRef(1))
 
     on_first(2, program)
-    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+    with pytest.raises(RuntimeError, match=r"Cannot call to_here\(\) on it after deletion"):
         rrefs[0].to_here()
     for rref in rrefs:
         assert "RRef" in repr(rref)
