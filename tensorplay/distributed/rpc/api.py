@@ -66,6 +66,8 @@ def init_rpc(
     if comm is None:
         comm = module.COMM_WORLD
         mpi.check_launcher(comm.Get_size())
+    else:
+        mpi.check_communicator(comm)
     job.watch()
     transport = mpi.MPITransport(comm)
     try:
