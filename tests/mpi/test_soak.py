@@ -17,6 +17,7 @@ import tensorplay.distributed.autograd as dist_autograd
 from mpi.conftest import RpcWorld
 from mpi.served import LIMIT, add, eventually, here, identity
 from tensorplay.distributed import rpc
+from tensorplay.distributed.autograd.session import current_session
 
 pytestmark = pytest.mark.mpi
 
@@ -181,6 +182,7 @@ def check_nothing_is_left(world: RpcWorld) -> None:
         gc.collect()
         eventually(lambda: rpc.statistics().calls_outstanding == 0)
     eventually(lambda: rpc.statistics().values_owned == 0)
+    eventually(lambda: len(current_session().container) == 0)
 
 
 @pytest.mark.parametrize(
