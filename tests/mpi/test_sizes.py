@@ -130,6 +130,7 @@ def check_same(got: Any, sent: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.ranks(1, 2)
 def test_dtypes_and_shapes(rpc_world: RpcWorld, dtype: str) -> None:
     sent = [filled(dtype, shape) for shape in SHAPES]
     for to in rpc_world.everybody:
@@ -193,6 +194,7 @@ def draw(rng: Any) -> Any:
 
 
 @pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+@pytest.mark.ranks(1, 2)
 def test_random_generators(rpc_world: RpcWorld, bits: str) -> None:
     rng = np.random.Generator(getattr(np.random, bits)(7))
     rng.standard_normal(11)
@@ -225,6 +227,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.ranks(1, 2)
 def test_layouts(rpc_world: RpcWorld, name: str) -> None:
     for array in (LAYOUTS[name], LAYOUTS[name][:1]):
         got = rpc.rpc_sync(rpc_world.next, identity, args=(array,))
