@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mpi.served import gate
 from tensorplay.distributed import rpc
 
 
@@ -50,3 +51,11 @@ def rpc_world(world: RpcWorld) -> Iterator[RpcWorld]:
     rpc.init_rpc()
     yield world
     rpc.shutdown(timeout=30)
+
+
+@pytest.fixture
+def closed_gate() -> Iterator[None]:
+    """Close this rank's gate, which holds the calls of others; asked for before `rpc_world`."""
+    gate.close()
+    yield
+    gate.open()

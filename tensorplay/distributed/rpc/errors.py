@@ -67,7 +67,9 @@ def describe(error: BaseException, worker: str) -> Failure:
     """The travelling form of an exception raised on `worker`."""
     try:
         summary = f"{type(error).__name__}: {error}"
-    except Exception:
+    except (
+        BaseException
+    ):  # a user's __str__ may raise anything, and the caller still gets an answer
         summary = f"{type(error).__name__}: <its text cannot be shown>"
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     pickled = None
@@ -76,7 +78,7 @@ def describe(error: BaseException, worker: str) -> Failure:
         try:
             pickled = dumps(error)
             pickle.loads(pickled)
-        except Exception:
+        except BaseException:
             pickled = None
     return Failure(worker, summary, trace, pickled)
 
@@ -87,7 +89,7 @@ def rebuild(failure: Failure) -> Exception:
     if failure.pickled is not None:
         try:
             loaded = pickle.loads(failure.pickled)
-        except Exception:
+        except (Exception, SystemExit):
             loaded = None
         if isinstance(loaded, Exception):
             error = loaded

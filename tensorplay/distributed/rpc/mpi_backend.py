@@ -57,6 +57,8 @@ def make_agent(
     if comm is None:
         comm = module.COMM_WORLD
         mpi.check_launcher(comm.Get_size())
+    else:
+        mpi.check_communicator(comm)
     job.watch(joins=True)
     transport = mpi.MPITransport(comm, found.tag_limit)
     try:

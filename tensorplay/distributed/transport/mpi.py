@@ -135,6 +135,21 @@ def is_running() -> bool:
     return module is not None and module.Is_initialized() and not module.Is_finalized()
 
 
+def check_communicator(comm: Any) -> None:
+    """Raise TypeError or ValueError unless `comm` is a communicator that workers can use."""
+    mpi = load_mpi()
+    if isinstance(comm, mpi.Comm) and comm == mpi.COMM_NULL:
+        raise ValueError(
+            "init_rpc: comm is COMM_NULL: it has been freed, or this rank is not part of it and "
+            "must not call init_rpc"
+        )
+    if not isinstance(comm, mpi.Intracomm):
+        raise TypeError(
+            "init_rpc: comm must be an mpi4py intracommunicator such as MPI.COMM_WORLD, got "
+            f"{type(comm).__name__}"
+        )
+
+
 def abort_if_running(code: int) -> None:
     """End every process of the job if MPI is up; then it does not return."""
     if is_running():
