@@ -141,7 +141,8 @@ class Suite:
 
     def _variables(self) -> dict[str, str]:
         paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {"PYTHONPATH": os.pathsep.join(paths)}
+        # Stacks of ranks that have to be ended come by the same signal.
+        return {"PYTHONPATH": os.pathsep.join(paths), "TENSORPLAY_DUMP_SIGNAL": "none"}
 
     def _show_outputs(self, folder: Path, size: int, first: int, launcher_output: str) -> None:
         for rank in sorted(range(size), key=lambda rank: rank != first):

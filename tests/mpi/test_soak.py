@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import random
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,16 @@ def pass_round(rref: Any, hops: int, seed: int, size: int) -> Any:
     return rpc.rpc_sync(to, pass_round, args=(rref, hops - 1, seed + 1, size))
 
 
-def slow(seconds: float, value: Any) -> Any:
-    time.sleep(seconds)
+_released: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+
+
+def held(key: str, value: Any) -> Any:
+    assert _released[key].wait(LIMIT)
     return value
+
+
+def release(key: str) -> None:
+    _released[key].set()
 
 
 def square(x: Any) -> Any:
@@ -122,12 +129,13 @@ class Soak:
 
     def time_out(self) -> None:
         to = self.anybody()
-        arguments = (0.3, [rpc.RRef(5), np.ones(3000)])
-        # On a crowded machine an answer may come before anybody has looked at the clock.
-        with contextlib.suppress(rpc.RpcTimeoutError):
-            rpc.rpc_sync(to, slow, args=arguments, timeout=0.005)
-        with contextlib.suppress(rpc.RpcTimeoutError):
-            rpc.remote(to, slow, args=arguments).to_here(timeout=0.005)
+        key = f"{self.world.rank} {self.random.random()}"
+        arguments = (key, [rpc.RRef(5), np.ones(3000)])
+        with pytest.raises(rpc.RpcTimeoutError):
+            rpc.rpc_sync(to, held, args=arguments, timeout=0.005)
+        with pytest.raises(rpc.RpcTimeoutError):
+            rpc.remote(to, held, args=arguments).to_here(timeout=0.005)
+        rpc.rpc_sync(to, release, args=(key,))
 
     def callbacks(self) -> None:
         to = self.anybody()

@@ -550,12 +550,12 @@ class Agent:
             outgoing = self._termination.depart(peer)
         self._send_termination(outgoing)
 
-    def _part(self) -> None:
+    def _part(self, patience: float) -> None:
         """Tell the others that this worker leaves, and let what it has sent reach them."""
         for worker in self.workers:
             if worker.id != self.rank and worker.id not in self.departed:
                 self.transport.send(Message(messages.PARTING, worker.id))
-        deadline = time.monotonic() + _PARTING_PATIENCE
+        deadline = time.monotonic() + patience
         while self.transport.busy and time.monotonic() < deadline:
             time.sleep(1e-4)
 
@@ -599,8 +599,13 @@ class Agent:
         for call in self.calls.outstanding.values():
             call.fail_without_callbacks(failure)
 
-    def close(self, graceful: bool) -> None:
-        """Stop serving; calls still unanswered fail."""
+    def close(self, graceful: bool, hurried: bool = False) -> None:
+        """Stop serving; calls still unanswered fail.
+
+        Args:
+            graceful: `join` has found that no worker has anything outstanding.
+            hurried: Wait neither for what is being sent nor for what is being executed.
+        """
         self.closed = True
         if graceful:
             # The last messages of the termination protocol must have left.
@@ -608,8 +613,8 @@ class Agent:
             while self.transport.busy and time.monotonic() < deadline:
                 time.sleep(1e-4)
         else:
-            self._part()
-        self.progress.stop(_STOP_PATIENCE)
+            self._part(0.0 if hurried else _PARTING_PATIENCE)
+        self.progress.stop(0.0 if hurried else _STOP_PATIENCE)
         self.calls.fail_all(
             partial(RuntimeError, "RPC was shut down before this call was answered")
         )

@@ -153,15 +153,21 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             f"shutdown() on worker {agent.name!r} was called by a function that is being served, "
             "or by a callback: it would wait for itself. Let the program call it"
         )
-    completed = False
+    completed = hurried = False
     leaking = 0
     try:
         if graceful:
             agent.join(timeout)
             completed = True
             leaking = 0 if _ignore_rref_leak else len(agent.rrefs)
+    except Exception:
+        raise
+    except BaseException:
+        # Ctrl-C: the job is to end now.
+        hurried = True
+        raise
     finally:
-        agent.close(graceful=completed)
+        agent.close(graceful=completed, hurried=hurried)
         set_process_agent(None)
         by_value.send_by_value(None)
         while agent.at_end:

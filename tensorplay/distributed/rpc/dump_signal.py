@@ -21,14 +21,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.current import set_thread_agent
 from tensorplay.distributed.rpc.dump import text_of
 from tensorplay.distributed.rpc.dump_state import state_of
 from tensorplay.distributed.rpc.log import logger
-from tensorplay.distributed.rpc.signals import Owner, owner_of
+from tensorplay.distributed.rpc.signals import Owner, current_action, owner_of, restore_action
 from tensorplay.distributed.transport import Message
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class DumpOnSignal:
         fcntl.fcntl(self._writing, fcntl.F_SETFL, flags | os.O_NONBLOCK)
         self._asked_by = 0
         self._number: int | None = None
+        self._before: Any = None
         if number is not None:
             self._register(number)
         # Imports what reading source takes: a thread that is stuck in an import would hold that up.
@@ -84,6 +85,7 @@ class DumpOnSignal:
             return
         # Only the thread that takes the signal: frames of threads that run meanwhile may change
         # while they are read.
+        self._before = current_action(number)
         faulthandler.register(
             number, file=self._writing, all_threads=False, chain=owner is Owner.LIBRARY
         )
@@ -102,6 +104,10 @@ class DumpOnSignal:
     def _give_back(self, number: int) -> None:
         since = signal.getsignal(number)
         faulthandler.unregister(number)
+        if self._before is not None:
+            # A library's handler may stand on one that the program had set with `faulthandler`
+            # before; then that has put back what was there before the library came.
+            restore_action(number, self._before)
         if since != signal.SIG_DFL and threading.current_thread() is threading.main_thread():
             # The program has set it since; `faulthandler` has put back what was there before.
             signal.signal(number, since)

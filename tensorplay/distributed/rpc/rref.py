@@ -186,6 +186,9 @@ class RRef(Generic[T]):
         return cast(T, value.result_now())
 
     def _check_session(self, use: str) -> None:
+        forbidden = why_forbidden()
+        if forbidden is not None:
+            raise RuntimeError(forbidden)
         if self._agent.closed:
             raise RuntimeError(
                 f"{self!r} belongs to an RPC session that has been shut down. Cannot call {use}() "

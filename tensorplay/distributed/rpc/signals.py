@@ -41,16 +41,25 @@ def owner_of(number: int) -> Owner:
     """
     if signal.getsignal(number) != signal.SIG_DFL:
         return Owner.PROGRAM
-    action = (ctypes.c_void_p * _ROOM)()
-    if _libc.sigaction(number, None, action) != 0:
-        return Owner.NOBODY
-    address = action[0]
+    action = current_action(number)
+    address = None if action is None else action[0]
     if not address:
         return Owner.NOBODY
     if address == int(signal.SIG_IGN):
         return Owner.PROGRAM
     own = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
     return Owner.PROGRAM if _base(address) == _base(own) else Owner.LIBRARY
+
+
+def current_action(number: int) -> ctypes.Array[ctypes.c_void_p] | None:
+    """How signal `number` is handled, whoever has said so; for `restore_action`."""
+    action = (ctypes.c_void_p * _ROOM)()
+    return action if _libc.sigaction(number, None, action) == 0 else None
+
+
+def restore_action(number: int, action: ctypes.Array[ctypes.c_void_p]) -> None:
+    """Have signal `number` handled as `current_action` has found it."""
+    _libc.sigaction(number, action, None)
 
 
 def _base(address: int | None) -> int | None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -43,6 +44,10 @@ _CHUNK = 1 << 30
 #: A frame of up to so many bytes that a probe has found is here whole: every library sends so few
 #: without asking the receiver, so receiving it cannot block.
 _WHOLE = 1024
+#: While ranks wait for the others to come to `init_rpc`: their sleeps between looks, at first and at
+#: most (seconds).
+_FIRST_MEETING_PAUSE = 50e-6
+_LONGEST_MEETING_PAUSE = 5e-3
 #: Every MPI library allows tags up to 32767 at least.
 _MAX_BULK_IN_FLIGHT = 16384
 
@@ -164,6 +169,11 @@ class MPITransport(Transport):
 
     def __init__(self, comm: Any, tag_limit: int | None = None) -> None:
         self._mpi = mpi = load_mpi()
+        _meet(comm)
+        # mpi4py duplicates a communicator when an object is first reduced on it, and keeps the
+        # interpreter lock until all ranks have come: a rank that waited in such a reduction could
+        # not serve those that come later.  Here they all are.
+        comm.allreduce(0)
         self._frames = comm.Dup()
         self._bulk = comm.Dup()
         self._frames.Set_name("tensorplay frames")
@@ -434,6 +444,15 @@ class _BulkArrival:
             self._post(self._arrival.take_rest(memoryview(rest)))
             return not self._requests
         return True
+
+
+def _meet(comm: Any) -> None:
+    """Wait until all ranks are here, outside MPI: there Ctrl-C would not be noticed."""
+    barrier = comm.Ibarrier()
+    pause = _FIRST_MEETING_PAUSE
+    while not barrier.Test():
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_MEETING_PAUSE)
 
 
 def _is_crowded(comm: Any, mpi: Any) -> bool:

@@ -51,8 +51,8 @@ _CROWDED_SPIN = 10e-6
 #: Sleeps grow with the silence: this share of it ...
 _SLEEP_SHARE = 1 / 8
 #: ... up to this, for a serving thread and for a waiting one (seconds).
-_LONGEST_SLEEP = 2e-3
-_LONGEST_WAITING_SLEEP = 0.25e-3
+_LONGEST_SLEEP = 2.5e-3
+_LONGEST_WAITING_SLEEP = 1e-3
 #: With transfers under way nobody sleeps longer than this (seconds): over TCP they go on only while
 #: somebody polls.
 _LONGEST_BUSY_SLEEP = 50e-6
@@ -69,6 +69,9 @@ _POLLS_PER_LOOK = 32
 _CROWDED_POLLS_PER_LOOK = 4
 #: ... and polls of any kind, since messages may come without a pause.
 _POLLS_UNTIL_LOOK = 256
+#: Polls between two sleeps: MPI may need one to notice that a message is there, and another to find
+#: it.
+_POLLS_AFTER_SLEEP = 2
 #: A wait of more polls than this is a long one.
 _LONG_WAIT = 1000
 
@@ -327,7 +330,7 @@ class Progress:
                 if self._transport.busy:
                     seconds = _LONGEST_BUSY_SLEEP
                 completion.park(lock, seconds)
-                misses = self._polls_per_look - 1
+                misses = self._polls_per_look - _POLLS_AFTER_SLEEP
             if self._stopping:
                 return None
         return None
@@ -485,7 +488,7 @@ class Progress:
                     if not have_token:
                         return None
                     self._poller = lock
-                    misses = self._polls_per_look - 1
+                    misses = self._polls_per_look - _POLLS_AFTER_SLEEP
             return None
         finally:
             self._in_charge = False
