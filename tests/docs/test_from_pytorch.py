@@ -26,11 +26,10 @@ def test_imports_after_the_change() -> None:
 
 def test_names_of_calls_and_methods() -> None:
     (same,) = re.findall(r"^## What is the same\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
+    owners = {"api": rpc.api, "functions": rpc.functions, "dist_autograd": autograd}
     for name in re.findall(r"`(?:rpc\.)?([\w.]+)`", same):
-        places: list[Any] = [rpc, rpc.api, autograd, tp.Tensor]
         owner, _, attribute = name.rpartition(".")
-        if owner:
-            places = [{"api": rpc.api, "functions": rpc.functions, "dist_autograd": autograd}[owner]]
+        places: list[Any] = [owners[owner]] if owner else [rpc, rpc.api, autograd, tp.Tensor]
         assert any(hasattr(place, attribute) for place in places), name
 
 

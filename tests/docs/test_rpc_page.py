@@ -91,6 +91,9 @@ def test_own_errors_are_what_is_said() -> None:
     }
 
 
+FILLED_IN = re.compile(r"'[^']*'|f for 3 s|SystemExit: 3|.file.py, line 7.")
+
+
 def test_texts_of_errors_are_those_of_the_library() -> None:
     """What the tables quote stands somewhere in the sources, apart from what is filled in."""
     folder = Path(rpc.__path__[0]).parent
@@ -99,7 +102,7 @@ def test_texts_of_errors_are_those_of_the_library() -> None:
     quoted = [
         part
         for row in rows("Errors") + rows("Timeouts")
-        for part in re.split(r"'[^']*'|f for 3 s|SystemExit: 3|.file.py, line 7.", row[0].replace("`", ""))
+        for part in FILLED_IN.split(row[0].replace("`", ""))
         if len(part) > 5 and "exception of your function" not in row[0]
     ]
     assert len(quoted) > 15
