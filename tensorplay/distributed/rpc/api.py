@@ -71,8 +71,8 @@ def init_rpc(
 ) -> None:
     """Make this process a worker.  Collective over `comm`.
 
-    Returns when all ranks of `comm` have called it.  From then on this worker serves calls, on threads of the library.  May be called again after
-    `shutdown`, on another communicator too.
+    Returns when all ranks of `comm` have called it.  From then on this worker serves calls, on
+    threads of the library.  May be called again after `shutdown`, on another communicator too.
 
     Args:
         name: This worker's name, unique among all; ``worker<rank>`` if not given.
