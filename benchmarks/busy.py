@@ -75,7 +75,9 @@ def idle(comm) -> None:
             rpc.rpc_sync(1, nothing)
             firsts.append((time.perf_counter() - began) * 1e6)
     if comm.Get_rank() == 0:
-        print(f"idle: {share:.1%} of a core; first call {statistics.median(firsts):.0f} us (median)")
+        print(
+            f"idle: {share:.1%} of a core; first call {statistics.median(firsts):.0f} us (median)"
+        )
 
 
 def main() -> None:
