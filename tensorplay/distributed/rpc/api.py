@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,8 +47,6 @@ from tensorplay.distributed.transport import Transport
 #: False: `shutdown` complains of values here that references still point to.
 _ignore_rref_leak = True
 _switch_interval_before: list[float] = []
-#: Kept for good: MPI may still write into their memory.
-_abandoned: list[Transport] = []
 
 
 def is_available() -> bool:
@@ -202,12 +201,21 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             sys.setswitchinterval(_switch_interval_before.pop())
         if completed:
             agent.transport.close()
-        else:
-            _abandoned.append(agent.transport)
+        if not completed or agent.departed:
+            _keep_for_good(agent.transport)
     if leaking:
         raise RuntimeError(
             f"Leaking RRefs: references still point to {leaking} values of worker {agent.name!r}"
         )
+
+
+def _keep_for_good(transport: Transport) -> None:
+    """Keep the memory of transfers that have not ended until the process does.
+
+    What holds it must outlive this module: mpi4py finalises MPI when the modules are gone, and
+    until then others may fetch what was sent to them, and MPI may write what they have sent.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(transport))
 
 
 def rpc_sync(
