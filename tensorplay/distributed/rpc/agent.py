@@ -295,6 +295,10 @@ class Agent:
         return float(timeout)
 
     def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> Call:
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"function should be callable. Got {function!r}, of type {type(function).__name__}"
+            )
         if self.closed:
             raise RuntimeError(
                 why_forbidden() or "RPC has not been initialized: this worker's agent is shut down"
@@ -332,6 +336,9 @@ class Agent:
             self.calls.forget(number)
             packed.discard()
             raise
+        if call.seconds < 0:
+            # Expired as soon as it is made, whether or not somebody happens to look at the clock.
+            self.calls.look(time.monotonic())
 
     def _not_sent(self, packed: Packed, message: Message, error: Exception) -> None:
         self._unsent[message.peer].add()
