@@ -11,6 +11,7 @@ as a task (see `transport.progress`).
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
