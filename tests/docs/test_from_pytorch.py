@@ -36,8 +36,6 @@ def test_names_of_calls_and_methods() -> None:
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (autograd, "_current_context"),
-        (autograd, "_retrieve_context"),
         (nn, "functional"),
         (optim.DistributedOptimizer, "state_dict"),
         (tp, "bfloat16"),
