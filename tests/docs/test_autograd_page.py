@@ -40,8 +40,8 @@ def test_examples_and_the_graphs_that_they_make(module: str) -> None:
 
 
 def test_nodes_that_the_text_names_are_in_the_graphs() -> None:
-    text, *graphs = re.split(r"^```dot", PAGE.read_text(), flags=re.M)
-    graphs = [text.partition("\n```\n") for text in graphs]
+    parts = re.split(r"^```dot", PAGE.read_text(), flags=re.M)[1:]
+    graphs = [part.partition("\n```\n") for part in parts]
     named = [(key, graph) for graph, _, after in graphs for key in re.findall(r"`(w\d_\d)`", after)]
     assert len(named) > 5
     assert all(key in graph for key, graph in named)
