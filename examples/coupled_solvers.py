@@ -8,7 +8,7 @@ heat that was set free goes into the next temperature.
 
 Both are plain NumPy within a `tensorplay.autograd.Function`, whose `backward` multiplies a vector
 by the transposed derivative of the solver.  Nobody writes an adjoint of the coupling: the calls
-record it, and `dist_autograd.backward` goes through all of it.  Finite differences check the result.
+record it, and `dist_autograd.backward` goes through all of it.  Finite differences check it.
 
 ``python examples/coupled_solvers.py`` runs it in a world of one.
 """
