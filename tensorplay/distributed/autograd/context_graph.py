@@ -152,7 +152,7 @@ def _run_dot(text: str, path: Path) -> None:
 
 def _label(node: GraphNode) -> str:
     title = node.name if node.shape is None else f"leaf {node.shape}"
-    return f"{title}\nwaits for {node.waits_for}"
+    return f"{node.key}: {title}\nwaits for {node.waits_for}"
 
 
 def _quoted(text: str) -> str:

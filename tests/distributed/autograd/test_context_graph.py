@@ -17,20 +17,20 @@ DOT = r"""
 digraph context {
   subgraph cluster_0 {
     label="worker0"
-    w0_0 [label="SumBackward0\nwaits for 0" peripheries=2]
+    w0_0 [label="w0_0: SumBackward0\nwaits for 0" peripheries=2]
     w0_0 -> w0_1
-    w0_1 [label="RecvRpcBackward\nwaits for 1" shape=house]
-    w0_2 [label="SendRpcBackward\nwaits for 1" shape=invhouse]
+    w0_1 [label="w0_1: RecvRpcBackward\nwaits for 1" shape=house]
+    w0_2 [label="w0_2: SendRpcBackward\nwaits for 1" shape=invhouse]
     w0_2 -> w0_3
-    w0_3 [label="leaf (2,)\nwaits for 1" shape=box]
+    w0_3 [label="w0_3: leaf (2,)\nwaits for 1" shape=box]
   }
   subgraph cluster_1 {
     label="worker1"
-    w1_0 [label="SendRpcBackward\nwaits for 1" shape=invhouse]
+    w1_0 [label="w1_0: SendRpcBackward\nwaits for 1" shape=invhouse]
     w1_0 -> w1_1
-    w1_1 [label="AddBackward0\nwaits for 1"]
+    w1_1 [label="w1_1: AddBackward0\nwaits for 1"]
     w1_1 -> w1_2
-    w1_2 [label="RecvRpcBackward\nwaits for 1" shape=house]
+    w1_2 [label="w1_2: RecvRpcBackward\nwaits for 1" shape=house]
   }
   subgraph cluster_2 {
     label="worker2"
@@ -64,7 +64,7 @@ def test_text_of_a_real_run_is_the_same_each_time() -> None:
 def test_names_are_quoted() -> None:
     odd = GraphNode(0, 0, "operation", 'Of"a\\classBackward')
     text = ContextGraph(1, {0: "worker0"}, (odd,), (), ()).dot()
-    assert r'w0_0 [label="Of\"a\\classBackward\nwaits for 0"]' in text
+    assert r'w0_0 [label="w0_0: Of\"a\\classBackward\nwaits for 0"]' in text
 
 
 def test_inputs_that_need_no_gradient_have_no_arrow() -> None:
