@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import tensorplay as tp
+from distributed.autograd.driving import eventually
 from distributed.autograd.remote import add, recorded, times_parameter, via
 from mpi.conftest import RpcWorld
 from tensorplay.distributed import autograd, rpc
+from tensorplay.distributed.rpc.current import current_agent
 
 pytestmark = pytest.mark.mpi
 
@@ -37,6 +39,23 @@ def test_graph_of_a_chain_through_all_ranks(rpc_world: RpcWorld) -> None:
     assert len(seen_there.pairs) == len(graph.pairs)
     last = [node.name for node in graph.nodes if node.rank == others[-1]]
     assert last == ["SendRpcBackward", "MulBackward0", "RecvRpcBackward", "AccumulateGrad"]
+
+
+@pytest.mark.ranks(2, 4)
+def test_a_worker_of_the_context_that_has_left(world: RpcWorld) -> None:
+    rpc.init_rpc()
+    last = world.size - 1
+    if world.rank == 0:
+        with autograd.context() as context_id:
+            x = tp.ones(2, requires_grad=True)
+            loss = rpc.rpc_sync(last, add, args=(x, x)).sum()
+            world.comm.Barrier()
+            eventually(lambda: last in current_agent().departed)
+            with pytest.raises(rpc.WorkerLeftError, match=f"'worker{last}'"):
+                autograd.get_graph(context_id, loss)
+    else:
+        world.comm.Barrier()
+    rpc.shutdown(graceful=world.rank != last, timeout=30)
 
 
 @pytest.mark.ranks(2, 4)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import tensorplay as tp
-from distributed.autograd.driving import HARSH, context_of, on_first
+from distributed.autograd.driving import HARSH, LIMIT, context_of, on_first
 from distributed.autograd.remote import (
     add,
     both,
@@ -26,6 +28,7 @@ from distributed.autograd.remote import (
 from tensorplay.autograd.engine import GraphTask
 from tensorplay.autograd.graph import MultiOutputNode, OutputOf
 from tensorplay.distributed import autograd, rpc
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.tensor import Tensor
 
 
@@ -248,6 +251,55 @@ def test_what_cannot_be_asked() -> None:
             autograd.get_graph(context_id)
 
     on_first(program, size=1)
+
+
+held, free = threading.Event(), threading.Event()
+
+
+def hold(context_id: int) -> None:
+    """Keep everybody else from looking at this worker's part of a context for a while."""
+    with context_of(context_id).lock:
+        held.set()
+        assert free.wait(LIMIT)
+
+
+def test_a_worker_that_does_not_answer() -> None:
+    def program() -> None:
+        with autograd.context() as context_id:
+            loss = rpc.rpc_sync(1, twice, args=(leaf(),)).sum()
+            with tp.no_grad():
+                holding = rpc.rpc_async(1, hold, args=(context_id,))
+            assert held.wait(LIMIT)
+            usual = rpc.get_rpc_timeout()
+            rpc.api._set_rpc_timeout(0.05)
+            try:
+                with pytest.raises(rpc.RpcTimeoutError):
+                    autograd.get_graph(context_id, loss)
+            finally:
+                rpc.api._set_rpc_timeout(usual)
+                free.set()
+            holding.wait()
+            assert len(autograd.get_graph(context_id, loss).pairs) == 2
+
+    on_first(program)
+
+
+def test_many_threads_ask_at_once() -> None:
+    def program() -> None:
+        agent = current_agent()
+        with autograd.context() as context_id:
+            loss = rpc.rpc_sync(1, via, args=([2], twice, leaf())).sum()
+
+            def ask(_: int) -> autograd.ContextGraph:
+                set_thread_agent(agent)
+                return autograd.get_graph(context_id, loss)
+
+            with ThreadPoolExecutor(8) as pool:
+                graphs = list(pool.map(ask, range(40)))
+            assert graphs == graphs[:1] * 40
+            assert len(graphs[0].pairs) == 4
+
+    on_first(program, size=3, weather=HARSH)
 
 
 def test_a_worker_that_no_message_has_reached_has_nothing() -> None:
