@@ -1,115 +1,98 @@
-"""What a call costs, against the raw MPI operation in the same run.
+"""What a call costs, against the raw MPI operation and against torch, in the same run.
 
-    mpiexec -n 2 python benchmarks/calls.py [--rounds 5] [--calls 2000]
+    mpiexec -n 2 python benchmarks/calls.py [--rounds 5] [--calls 2000] [--peer PYTHON]
 
-Each round measures MPI's own pickled ping-pong (``comm.send``/``comm.recv``), then the calls
-between `init_rpc` and `shutdown`.  Printed: the median over all rounds, the lowest and highest
-median of a round, and the ratio to the ping-pong of the same round (median over rounds).
+Each round measures MPI's own pickled ping-pong (``comm.send``/``comm.recv``) and one of
+preallocated memory (``Send``/``Recv``), then the calls between `init_rpc` and `shutdown`, then the
+same program in torch's RPC, if `--peer` names a Python that has torch (by default this one, if it
+has).  Printed: the median over all rounds, the lowest and highest median of a round, and the ratios
+to the raw operation and to torch of the same round (medians over rounds).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
+import numpy as np
+import operations
+from operations import SIZES, times
+
 import tensorplay as tp
-import tensorplay.distributed.autograd as dist_autograd
-from tensorplay.distributed import rpc
+from tensorplay.distributed import autograd, rpc
 
-#: Elements of the large message: 16 MiB of float32.
-LARGE = 4 * 1024 * 1024
-
-
-def nothing() -> None:
-    """The small call."""
-
-
-def echo(x: tp.Tensor) -> tp.Tensor:
-    return x
-
-
-def times(operation: Callable[[], object], count: int) -> float:
-    """Median seconds of one operation."""
-    seconds = []
-    for _ in range(count):
-        began = time.perf_counter()
-        operation()
-        seconds.append(time.perf_counter() - began)
-    return median(seconds)
+PING_PONG = "raw pickled ping-pong"
 
 
 def raw_ping_pong(comm, count: int) -> float:
     """Median seconds of a small pickled tuple there and back; on rank 0."""
     message = (1, "name", None, 3.0)
-    if comm.Get_rank() == 0:
 
-        def there_and_back() -> None:
-            comm.send(message, 1)
-            comm.recv(source=1)
+    def there_and_back() -> None:
+        comm.send(message, 1)
+        comm.recv(source=1)
 
-        result = times(there_and_back, count)
-    else:
-        result = times(lambda: comm.send(comm.recv(source=0), 0), count)
+    def back() -> None:
+        comm.send(comm.recv(source=0), 0)
+
+    return both(comm, there_and_back, back, count)
+
+
+def raw_memory(comm, size: int, count: int) -> float:
+    """Median seconds of so many bytes there and back, in preallocated memory; on rank 0."""
+    buffer = np.ones(size, np.uint8)
+
+    def there_and_back() -> None:
+        comm.Send(buffer, 1)
+        comm.Recv(buffer, 1)
+
+    def back() -> None:
+        comm.Recv(buffer, 0)
+        comm.Send(buffer, 0)
+
+    return both(comm, there_and_back, back, count)
+
+
+def both(comm, first: Callable[[], None], second: Callable[[], None], count: int) -> float:
+    result = times(second if comm.Get_rank() else first, count)
     comm.Barrier()
     return result
 
 
-def raw_large(comm, count: int) -> float:
-    """Median seconds of 16 MiB there and back into preallocated memory; on rank 0."""
-    import numpy as np
-
-    buffer = np.ones(LARGE, np.float32)
-    if comm.Get_rank() == 0:
-
-        def there_and_back() -> None:
-            comm.Send(buffer, 1)
-            comm.Recv(buffer, 1)
-
-        result = times(there_and_back, count)
-    else:
-
-        def back() -> None:
-            comm.Recv(buffer, 0)
-            comm.Send(buffer, 0)
-
-        result = times(back, count)
-    comm.Barrier()
-    return result
+def measure_raw(comm, calls: int) -> dict[str, float]:
+    found = {PING_PONG: raw_ping_pong(comm, calls)}
+    for name, size in SIZES.items():
+        found[f"raw {name}"] = raw_memory(comm, size, max(3, min(calls // 10, (256 << 20) // size)))
+    return found
 
 
-def documented_example() -> None:
-    """The autograd example of PyTorch's pages: a context, a call, a backward pass."""
-    with dist_autograd.context() as context_id:
-        a = tp.ones(3, 3, requires_grad=True)
-        b = tp.ones(3, 3, requires_grad=True)
-        loss = rpc.rpc_sync(1, tp.add, (a, b)).sum()
-        dist_autograd.backward(context_id, [loss])
-        dist_autograd.get_gradients(context_id)
+def measure_peer(python: str, calls: int) -> dict[str, float]:
+    peer = Path(__file__).with_name("peer.py")
+    command = [python, str(peer), "--calls", str(calls)]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
-def measure(calls: int) -> dict[str, float]:
-    """Rank 0's medians, in seconds."""
-    small, large = tp.ones(1), tp.ones(LARGE)
-    results = {
-        "rpc_sync, None": times(lambda: rpc.rpc_sync(1, nothing), calls),
-        "rpc_sync, 1 element": times(lambda: rpc.rpc_sync(1, echo, (small,)), calls),
-        "rpc_sync, 16 MiB": times(lambda: rpc.rpc_sync(1, echo, (large,)), 20),
-        "autograd example": times(documented_example, calls // 4),
-    }
-    began = time.perf_counter()
-    for _ in range(calls // 64):
-        for future in [rpc.rpc_async(1, nothing) for _ in range(64)]:
-            future.wait()
-    results["64 outstanding, each"] = (time.perf_counter() - began) / (calls // 64 * 64)
-    return results
+def wait_for_all(comm) -> None:
+    """A barrier that leaves the cores to whoever measures meanwhile."""
+    barrier = comm.Ibarrier()
+    while not barrier.Test():
+        time.sleep(0.01)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=2000)
+    has_torch = importlib.util.find_spec("torch") is not None
+    parser.add_argument("--peer", metavar="PYTHON", default=sys.executable if has_torch else None)
     args = parser.parse_args()
 
     from mpi4py import MPI
@@ -117,32 +100,52 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     if comm.Get_size() < 2:
         raise SystemExit("needs two ranks: mpiexec -n 2 python benchmarks/calls.py")
-    pair = comm.Split(0 if comm.Get_rank() < 2 else MPI.UNDEFINED)
-    rounds: list[dict[str, float]] = []
+    operations.use(tp, rpc, autograd)
+    pair = comm.Split(0 if comm.Get_rank() < 2 else MPI.UNDEFINED, comm.Get_rank())
+    raw, ours, peers = [], [], []
     for _ in range(args.rounds):
-        found: dict[str, float] = {}
         if comm.Get_rank() < 2:
-            found["raw pickled ping-pong"] = raw_ping_pong(pair, args.calls)
-            found["raw 16 MiB ping-pong"] = raw_large(pair, 20)
+            raw.append(measure_raw(pair, args.calls))
+        wait_for_all(comm)
         rpc.init_rpc()
         if comm.Get_rank() == 0:
-            found |= measure(args.calls)
+            ours.append(operations.measure(args.calls))
         rpc.shutdown()
-        rounds.append(found)
+        if comm.Get_rank() == 0 and args.peer:
+            peers.append(measure_peer(args.peer, args.calls // 4))
+        wait_for_all(comm)
     if comm.Get_rank() == 0:
-        show(rounds, MPI.Get_library_version().splitlines()[0].rstrip("\0"), comm.Get_size())
+        library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
+        print(f"{library}; {comm.Get_size()} ranks; microseconds")
+        show(raw, ours, peers)
 
 
-def show(rounds: list[dict[str, float]], library: str, size: int) -> None:
+def show(
+    raw: list[dict[str, float]], ours: list[dict[str, float]], peers: list[dict[str, float]]
+) -> None:
     """The table."""
-    print(f"{library}; {size} ranks; microseconds")
-    print(f"{'':24} {'median':>10} {'lowest':>10} {'highest':>10} {'ratio to raw':>14}")
-    for name in rounds[0]:
-        values = [found[name] for found in rounds]
-        raw = "raw 16 MiB ping-pong" if "16 MiB" in name else "raw pickled ping-pong"
-        ratio = median([found[name] / found[raw] for found in rounds])
-        low, middle, high = min(values) * 1e6, median(values) * 1e6, max(values) * 1e6
-        print(f"{name:24} {middle:10.1f} {low:10.1f} {high:10.1f} {ratio:14.2f}")
+    columns = ("median", "lowest", "highest", "to raw", "torch", "to torch")
+    print(f"{'':26}" + "".join(f"{column:>11}" for column in columns))
+    for name in raw[0]:
+        print(line(name, [found[name] for found in raw]))
+    for name in ours[0]:
+        values = [found[name] for found in ours]
+        base = name.replace("echo of", "raw")
+        base = base if base in raw[0] else PING_PONG
+        text = line(name, values) + f"{ratio(values, [found[base] for found in raw]):11.2f}"
+        if peers:
+            theirs = [found[name] for found in peers]
+            text += f"{median(theirs) * 1e6:11.1f}{ratio(values, theirs):11.3f}"
+        print(text)
+
+
+def line(name: str, seconds: list[float]) -> str:
+    figures = (median(seconds), min(seconds), max(seconds))
+    return f"{name:26}" + "".join(f"{figure * 1e6:11.1f}" for figure in figures)
+
+
+def ratio(values: list[float], base: list[float]) -> float:
+    return median(value / other for value, other in zip(values, base, strict=True))
 
 
 if __name__ == "__main__":

@@ -148,9 +148,8 @@ def test_shutdown_names_all_who_did_not_come(world: RpcWorld) -> None:
             assert (f"worker{rank}" in text) == (0 < rank < world.size - 1)
         world.comm.Barrier()
     if late:
-        # The others have gone; this one ends in time as well.
-        with pytest.raises(rpc.RpcTimeoutError):
-            rpc.shutdown(timeout=0.3)
+        # The others have gone; those that remain leave in good order.
+        rpc.shutdown(timeout=LIMIT)
     world.comm.Barrier()
     rpc.init_rpc()
     assert rpc.rpc_sync(world.next, here) == world.next

@@ -204,6 +204,15 @@ class BackwardPass:
         """The pass has ended elsewhere: run no further node, emit nothing more.  Any thread."""
         self._stopped = True
 
+    def release(self) -> None:
+        """Let go of the graph: this worker's part is over, and no thread runs it.
+
+        Else the graph would be garbage in a cycle, which Python's collector finds some time later.
+        """
+        self._task = GraphTask(_nowhere)
+        self._owed = set()
+        self._sends, self._recvs, self._gone = {}, {}, ()
+
     def _should_pause(self) -> bool:
         """Whether to send now: gradients leave early, so that their receivers can begin."""
         if self._stopped:
@@ -224,6 +233,10 @@ class BackwardPass:
             self._told.add(rank)
             self._emit(SendAnswers(rank, answers))
         self._ready = {}
+
+
+def _nowhere(target: Any, grad: Any) -> None:
+    raise AssertionError("a backward pass that is over has run a node")
 
 
 def _second_time(message_id: int) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
@@ -30,8 +33,10 @@ from tensorplay.distributed.rpc.errors import (
 )
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
-from tensorplay.distributed.rpc.serialization import pack, unpack
+from tensorplay.distributed.rpc.payloads import pack_flat, unpack_flat
+from tensorplay.distributed.rpc.serialization import Packed
 from tensorplay.distributed.transport.wire import Message
+from tensorplay.tensor import Tensor, wrap
 
 GRADIENTS = FIRST_FREE_KIND
 BEGIN = FIRST_FREE_KIND + 1
@@ -215,11 +220,7 @@ class Exchange:
         instruction: Instruction,
     ) -> None:
         if isinstance(instruction, SendAnswers):
-            answers = [
-                (message_id, None if grads is None else list(grads))
-                for message_id, grads in instruction.answers
-            ]
-            self._send(GRADIENTS, instruction.to, context.id, (pass_id, retain_graph, answers))
+            self._send_gradients(context.id, pass_id, retain_graph, instruction)
         elif isinstance(instruction, SendBegin):
             self._send(BEGIN, instruction.to, context.id, (pass_id, retain_graph))
         else:
@@ -284,19 +285,51 @@ class Exchange:
                 self.answer_late(context, recv.peer, recv.message_id, others)
 
     def _send(self, kind: int, to: int, context_id: int, value: Any) -> None:
-        packed = pack(value, copy=False)
-        message = Message(kind, to, packed.body, packed.buffers)
+        message = Message(kind, to, pickle.dumps(value, 5))
+        message.context = context_id
+        self._agent.send(message)
+
+    def _send_gradients(
+        self, context_id: int, pass_id: int, retain_graph: bool, instruction: SendAnswers
+    ) -> None:
+        """Send answers in flat form: for each its message, how many gradients, and these."""
+        values: list[Any] = [pass_id, retain_graph]
+        for message_id, grads in instruction.answers:
+            if grads is None:
+                values += (message_id, None)
+            else:
+                values += (message_id, len(grads))
+                values += [None if grad is None else wrap(np.asarray(grad)) for grad in grads]
+        packed = Packed()
+        if not pack_flat(values, packed, copy=False):
+            raise TypeError(
+                "gradients that cross workers must be numbers, got dtypes "
+                f"{[str(value.dtype) for value in values if isinstance(value, Tensor)]}"
+            )
+        message = Message(GRADIENTS, instruction.to, packed.body, packed.buffers)
         message.context = context_id
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
 
     def _on_gradients(self, message: Message) -> Task | None:
-        (pass_id, retain_graph, answers), _ = unpack(message.body, message.buffers)
+        values, _ = unpack_flat(message.body, message.buffers)
+        pass_id, retain_graph = values[:2]
+        answers: list[Answer] = []
+        position = 2
+        while position < len(values):
+            message_id, count = values[position : position + 2]
+            position += 2
+            grads = None
+            if count is not None:
+                arrays = values[position : position + count]
+                grads = [None if grad is None else grad._array for grad in arrays]
+                position += count
+            answers.append((message_id, grads))
         return self._event(message, pass_id, retain_graph, answers)
 
     def _on_begin(self, message: Message) -> Task | None:
-        (pass_id, retain_graph), _ = unpack(message.body, message.buffers)
+        pass_id, retain_graph = pickle.loads(message.body)
         return self._event(message, pass_id, retain_graph, ())
 
     def _event(
@@ -314,7 +347,7 @@ class Exchange:
         return task
 
     def _on_late(self, message: Message) -> Task | None:
-        (pass_ids, message_id), _ = unpack(message.body, message.buffers)
+        pass_ids, message_id = pickle.loads(message.body)
         context = self._container.get(message.context)
         tasks: list[Task] = []
         if context is not None:
@@ -358,17 +391,17 @@ class Exchange:
             self._submit(self._take_late(context, pass_id, message_id))
 
     def _on_report(self, message: Message) -> None:
-        (pass_id, known), _ = unpack(message.body, message.buffers)
+        pass_id, known = pickle.loads(message.body)
         self._report(pass_id, message.peer, known)
 
     def _on_failed(self, message: Message) -> None:
-        (pass_id, failure), _ = unpack(message.body, message.buffers)
+        pass_id, failure = pickle.loads(message.body)
         started = self._started.get(pass_id)
         if started is not None:
             started.result.finish(decode=partial(_raise, Failure(*failure)))
 
     def _on_end(self, message: Message) -> None:
-        pass_id, _ = unpack(message.body, message.buffers)
+        pass_id = pickle.loads(message.body)
         context = self._container.get(message.context)
         if context is not None:
             self._end(context, pass_id)

@@ -55,7 +55,12 @@ class PassRunner:
         with self._lock:
             self._over = True
             self._mailbox.clear()
+            idle = not self._scheduled
         self._pass.stop()
+        # References to itself: see `BackwardPass.release`.
+        self.task = _nothing
+        if idle:
+            self._pass.release()
 
     def report(self) -> str:
         """How far the pass has got here, for people."""
@@ -70,7 +75,8 @@ class PassRunner:
             with self._lock:
                 if not self._mailbox or self._over:
                     self._scheduled = False
-                    return
+                    over = self._over
+                    break
                 events = tuple(self._mailbox)
                 self._mailbox.clear()
             try:
@@ -82,8 +88,16 @@ class PassRunner:
                 self.stop()
                 if not ended:
                     self._failed(error)
-                return
+                over = True
+                break
             if self._pass.done:
                 self.stop()
                 self._finished()
-                return
+                over = True
+                break
+        if over:
+            self._pass.release()
+
+
+def _nothing() -> None:
+    """What remains to be called of a runner that is over."""

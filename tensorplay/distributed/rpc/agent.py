@@ -10,6 +10,7 @@ as a task (see `transport.progress`).
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -418,7 +419,7 @@ class Agent:
         return value
 
     def _on_drop(self, message: Message) -> Callable[[], None] | None:
-        drops, _ = unpack(message.body, message.buffers)
+        drops = pickle.loads(message.body)
         for created_on, local_id, exponent in drops:
             self.rrefs.give_back(RRefId(created_on, local_id), exponent)
         return self._server.task(partial(self.rrefs.let_go)) if self.rrefs.free else None
@@ -426,7 +427,7 @@ class Agent:
     def send_drops(self) -> None:
         """Tell owners of the references that are gone."""
         for owner, drops in self.rrefs.take_dropped().items():
-            body = pack([(*rref_id, exponent) for rref_id, exponent in drops], copy=False).body
+            body = pickle.dumps([(*rref_id, exponent) for rref_id, exponent in drops], 5)
             self.send(Message(messages.DROP, owner, body))
         if self.rrefs.free:
             self.run_soon(partial(self.rrefs.let_go))
@@ -520,7 +521,7 @@ class Agent:
         for rank, payload in outgoing:
             if rank in self.departed:
                 continue
-            body = pack(payload, copy=False).body
+            body = pickle.dumps(payload, 5)
             self.transport.send(Message(messages.TERMINATION, rank, body))
         if self._termination.stopped:
             self._stopped.finish()
@@ -528,7 +529,7 @@ class Agent:
             self._told_who_is_missing.complete()
 
     def _on_termination(self, message: Message) -> None:
-        payload, _ = unpack(message.body, message.buffers)
+        payload = pickle.loads(message.body)
         with self._terminating:
             outgoing = self._termination.receive(message.peer, payload)
         self._send_termination(outgoing)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copyreg
 import io
+import operator
 import pickle
 import struct
 import threading
@@ -105,6 +106,9 @@ class Packed:
             function()
 
 
+_reduce_array = operator.methodcaller("__reduce_ex__", 5)
+
+
 class _Table(dict[type, Any]):
     """The dispatch table of one pickler: our own rules first, then those of `copyreg`."""
 
@@ -122,6 +126,10 @@ class _Table(dict[type, Any]):
         if issubclass(cls, Tensor):
             self[cls] = packer.reduce_tensor
             return packer.reduce_tensor
+        if cls is np.ndarray and cls not in copyreg.dispatch_table:
+            # What pickle does without a table; found here once and for all.
+            self[cls] = _reduce_array
+            return _reduce_array
         return copyreg.dispatch_table[cls]
 
 

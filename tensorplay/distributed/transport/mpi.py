@@ -44,8 +44,8 @@ _CHUNK = 1 << 30
 #: A frame of up to so many bytes that a probe has found is here whole: every library sends so few
 #: without asking the receiver, so receiving it cannot block.
 _WHOLE = 1024
-#: While ranks wait for the others to come to `init_rpc`: their sleeps between looks, at first and at
-#: most (seconds).
+#: How long ranks that wait for the others to come to `init_rpc` sleep between looks: at first, and
+#: at most (seconds).
 _FIRST_MEETING_PAUSE = 50e-6
 _LONGEST_MEETING_PAUSE = 5e-3
 #: Every MPI library allows tags up to 32767 at least.

@@ -514,3 +514,26 @@ def test_a_worker_that_has_shut_down_is_not_kept_alive() -> None:
         return not any(agent() for agent in agents)
 
     eventually(all_gone)
+
+
+def test_contexts_and_passes_leave_no_garbage_in_cycles() -> None:
+    def program(rank: int) -> None:
+        if rank:
+            return
+        x = tp.ones(2, requires_grad=True)
+
+        def once() -> None:
+            with dist_autograd.context() as context_id:
+                dist_autograd.backward(context_id, [loss_of(x)])
+
+        for _ in range(3):
+            once()
+        gc.collect()
+        gc.disable()
+        try:
+            once()
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
+    run_world(2, program)

@@ -18,6 +18,7 @@ class Part:
         self.events: list[Any] = []
         self.advances = 0
         self.stopped = False
+        self.releases = 0
         self.most_at_once = 0
         self._left = events_until_done
         self._inside = 0
@@ -25,6 +26,10 @@ class Part:
     @property
     def done(self) -> bool:
         return self._left <= 0
+
+    def release(self) -> None:
+        assert self._inside == 0
+        self.releases += 1
 
     def take(self, event: Any) -> None:
         self._inside += 1
