@@ -23,8 +23,17 @@ def test_ten_lines_print_what_is_said(tmp_path: Path) -> None:
 
 def test_links_lead_somewhere() -> None:
     for page in [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target in re.findall(r"\]\(([^):]+)\)", page.read_text()):
+            path, _, section = target.partition("#")
+            aim = page.parent / path if path else page
+            assert aim.exists(), f"{page.name}: {target}"
+            assert not section or section in sections(aim), f"{page.name}: {target}"
+
+
+def sections(page: Path) -> set[str]:
+    """Return the names by which links reach the sections of a page."""
+    titles = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}
 
 
 def test_commands_are_the_first_two_shell_lines() -> None:

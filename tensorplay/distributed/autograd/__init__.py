@@ -7,10 +7,28 @@ from tensorplay.distributed.autograd.api import (
     is_available,
     is_initialized,
 )
+from tensorplay.distributed.autograd.by_hand import (
+    _current_context,
+    _get_debug_info,
+    _get_max_id,
+    _init,
+    _is_valid_context,
+    _new_context,
+    _release_context,
+    _retrieve_context,
+)
 from tensorplay.distributed.autograd.context import DistAutogradContext
 
 __all__ = [
     "DistAutogradContext",
+    "_current_context",
+    "_get_debug_info",
+    "_get_max_id",
+    "_init",
+    "_is_valid_context",
+    "_new_context",
+    "_release_context",
+    "_retrieve_context",
     "backward",
     "context",
     "get_gradients",

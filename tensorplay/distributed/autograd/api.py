@@ -13,7 +13,7 @@ from tensorplay.distributed.autograd.container import KeptGradients, thread
 from tensorplay.distributed.autograd.session import current_session, session_or_none
 from tensorplay.distributed.rpc.messages import register_backward
 from tensorplay.distributed.transport.wire import NO_CONTEXT
-from tensorplay.tensor import Tensor
+from tensorplay.tensor import Tensor, wrap
 
 
 class _Entered(threading.local):
@@ -88,6 +88,7 @@ def backward(
     roots: Tensor | Sequence[Tensor],
     retain_graph: bool = False,
     *,
+    create_graph: bool = False,
     timeout: float | None = None,
 ) -> None:
     """Differentiate `roots` through all workers that took part in the context.
@@ -100,6 +101,8 @@ def backward(
         context_id: The context's id, as `context` gave it.
         roots: A tensor with a single element that requires grad, or several.
         retain_graph: Keep the graph on all workers, so that it can be differentiated again.
+        create_graph: Record the pass itself on all workers, so that gradients can be differentiated
+            again in this context: those of `get_gradients` then require grad.  Retains the graph.
         timeout: Seconds for the whole pass; no limit by default.
 
     Raises:
@@ -115,8 +118,8 @@ def backward(
         raise TypeError(f"context_id must be an int, got {type(context_id).__name__}")
     session = current_session()
     context = session.container.retrieve(context_id)
-    seeds = [_seed(root) for root in _as_list(roots)]
-    session.exchange.backward(context, seeds, retain_graph, timeout)
+    seeds = [_seed(root, create_graph) for root in _as_list(roots)]
+    session.exchange.backward(context, seeds, retain_graph, timeout, create_graph)
 
 
 def _as_list(roots: Tensor | Sequence[Tensor]) -> list[Tensor]:
@@ -128,7 +131,7 @@ def _as_list(roots: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return list(tensors)
 
 
-def _seed(root: Tensor) -> tuple[Any, Any]:
+def _seed(root: Tensor, create_graph: bool) -> tuple[Any, Any]:
     if not root._requires_grad:
         raise RuntimeError("requires_grad not set on root")
     if root._array.size != 1:
@@ -137,7 +140,8 @@ def _seed(root: Tensor) -> tuple[Any, Any]:
         )
     if root._node is None:
         raise RuntimeError("root is a leaf and does not have a valid gradient function.")
-    return root._node, np.ones_like(root._array)
+    grad = np.ones_like(root._array)
+    return root._node, wrap(grad) if create_graph else grad
 
 
 def get_gradients(context_id: int | None = None) -> dict[Tensor, Tensor]:

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.engine import GraphTask
+from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
 from tensorplay.tensor import Tensor
 
@@ -83,6 +84,7 @@ class BackwardPass:
         emit: Called with each instruction, in order.
         gone: Recv functions that are no more, but whose peers may still count on an answer.
         retain_graph: Keep the graph for another pass.
+        create_graph: Record the pass itself; gradients are then tensors rather than arrays.
 
     Attributes:
         done: Every edge here has been answered; the report has been emitted.
@@ -99,6 +101,7 @@ class BackwardPass:
         *,
         gone: Iterable[RecvRpcBackward] = (),
         retain_graph: bool = False,
+        create_graph: bool = False,
     ) -> None:
         self._rank = rank
         self._sends = dict(sends)
@@ -107,7 +110,10 @@ class BackwardPass:
         self._known = frozenset(known) - {rank}
         self._leaf = leaf
         self._emit = emit
-        self._task = GraphTask(self._sink, retain_graph=retain_graph)
+        self._create_graph = create_graph
+        self._task = GraphTask(
+            self._sink, retain_graph=retain_graph or create_graph, create_graph=create_graph
+        )
         # Send functions that have not been answered.
         self._owed = set(self._sends)
         # Answers ready for each worker, and the workers that know of the pass.
@@ -160,6 +166,13 @@ class BackwardPass:
 
     def advance(self) -> None:
         """Run all that is ready, and emit what follows from it."""
+        if self._create_graph:
+            with set_grad_enabled(True):
+                self._advance()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
         task = self._task
         while task.ready or self._own_answers:
             while self._own_answers:
@@ -193,7 +206,8 @@ class BackwardPass:
     def _answer(self, recv: RecvRpcBackward, grads: Grads) -> None:
         if grads is not None:
             self._used_recvs.append(recv.message_id)
-            grads = [None if grad is None else np.asarray(grad) for grad in grads]
+            if not self._create_graph:
+                grads = [None if grad is None else np.asarray(grad) for grad in grads]
         if recv.peer == self._rank:
             self._own_answers.append((recv.message_id, grads))
         else:

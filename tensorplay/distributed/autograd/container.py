@@ -175,8 +175,8 @@ class Container:
             self.exchange.retract(context, message.grad_id)
 
     def announce(self, message: Message) -> None:
-        if message.kind >= FIRST_FREE_KIND:
-            return
+        if message.kind >= FIRST_FREE_KIND and not message.grad_id:
+            return  # a message of passes; those of passes that are recorded have pairs
         context = self.get(message.context)
         if context is None:
             return

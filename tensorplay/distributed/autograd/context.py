@@ -69,7 +69,12 @@ class DistAutogradContext:
             return set(self.known)
 
     def accumulate(self, leaf: Tensor, grad: Any) -> None:
-        """Add a leaf's gradient from a pass."""
+        """Add a leaf's gradient from a pass: an array, or a tensor if the pass is recorded."""
+        if isinstance(grad, Tensor):
+            with self.lock:
+                kept = self.grads.get(leaf)
+                self.grads[leaf] = grad if kept is None else kept + grad
+            return
         array = grad if type(grad) is np.ndarray else np.asarray(grad)
         del grad
         with self.lock:
@@ -80,6 +85,9 @@ class DistAutogradContext:
                 if array.base is not None or sys.getrefcount(array) > _sole_references():
                     array = array.copy()
                 self.grads[leaf] = wrap(array)
+            elif kept._requires_grad:
+                # The sum of what was recorded and what was not is not recorded.
+                self.grads[leaf] = wrap(np.asarray(kept._array + array))
             else:
                 # Not in place: the user, or a message, may hold the sum so far.
                 kept._array = np.asarray(kept._array + array)

@@ -58,6 +58,8 @@ name_kinds(
 )
 
 Task = Callable[[], None]
+#: Whether a pass retains the graph, and whether it is recorded itself.
+Keep = tuple[bool, bool]
 
 
 class _Started:
@@ -101,6 +103,7 @@ class Exchange:
         roots: Sequence[tuple[Any, Any]],
         retain_graph: bool,
         timeout: float | None,
+        create_graph: bool = False,
     ) -> None:
         """Run a pass from `roots` and wait for its end on all workers.
 
@@ -114,7 +117,7 @@ class Exchange:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
                 runner, begin = self._take_part(
-                    context, pass_id, retain_graph, self._rank, (), roots
+                    context, pass_id, (retain_graph, create_graph), self._rank, (), roots
                 )
                 assert runner is not None
                 assert begin is not None
@@ -161,7 +164,7 @@ class Exchange:
         self,
         context: DistAutogradContext,
         pass_id: int,
-        retain_graph: bool,
+        keep: Keep,
         source: int,
         answers: Sequence[Answer],
         roots: Sequence[tuple[Any, Any]] = (),
@@ -193,9 +196,10 @@ class Exchange:
                 context.recvs,
                 context.known,
                 context.accumulate,
-                partial(self._carry_out, context, pass_id, retain_graph),
+                partial(self._carry_out, context, pass_id, keep),
                 gone=gone,
-                retain_graph=retain_graph,
+                retain_graph=keep[0],
+                create_graph=keep[1],
             )
             backward_pass.heard_from(starter)
             runner = PassRunner(
@@ -216,15 +220,15 @@ class Exchange:
         self,
         context: DistAutogradContext,
         pass_id: int,
-        retain_graph: bool,
+        keep: Keep,
         instruction: Instruction,
     ) -> None:
         if isinstance(instruction, SendAnswers):
-            self._send_gradients(context.id, pass_id, retain_graph, instruction)
+            self._send_gradients(context.id, pass_id, keep, instruction)
         elif isinstance(instruction, SendBegin):
-            self._send(BEGIN, instruction.to, context.id, (pass_id, retain_graph))
+            self._send(BEGIN, instruction.to, context.id, (pass_id, keep))
         else:
-            if not retain_graph:
+            if not any(keep):
                 context.drop_used(pass_id, instruction.used_sends, instruction.used_recvs)
             known = sorted(instruction.known)
             starter = pass_id >> RANK_SHIFT
@@ -290,16 +294,19 @@ class Exchange:
         self._agent.send(message)
 
     def _send_gradients(
-        self, context_id: int, pass_id: int, retain_graph: bool, instruction: SendAnswers
+        self, context_id: int, pass_id: int, keep: Keep, instruction: SendAnswers
     ) -> None:
         """Send answers in flat form: for each its message, how many gradients, and these."""
-        values: list[Any] = [pass_id, retain_graph]
+        values: list[Any] = [pass_id, *keep]
         for message_id, grads in instruction.answers:
             if grads is None:
                 values += (message_id, None)
             else:
                 values += (message_id, len(grads))
-                values += [None if grad is None else wrap(np.asarray(grad)) for grad in grads]
+                values += [
+                    grad if grad is None or isinstance(grad, Tensor) else wrap(np.asarray(grad))
+                    for grad in grads
+                ]
         packed = Packed()
         if not pack_flat(values, packed, copy=False):
             raise TypeError(
@@ -308,32 +315,38 @@ class Exchange:
             )
         message = Message(GRADIENTS, instruction.to, packed.body, packed.buffers)
         message.context = context_id
+        if packed.tensors:
+            # The pass is recorded: its gradients hang from a pair of their own, for later passes.
+            message.grad_count = len(packed.tensors)
+            self._container.record_send(message, packed.tensors)
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
 
     def _on_gradients(self, message: Message) -> Task | None:
-        values, _ = unpack_flat(message.body, message.buffers)
-        pass_id, retain_graph = values[:2]
+        values, tensors = unpack_flat(message.body, message.buffers)
+        if tensors:
+            self._container.attach(message, tensors)
+        pass_id, retain_graph, create_graph = values[:3]
         answers: list[Answer] = []
-        position = 2
+        position = 3
         while position < len(values):
             message_id, count = values[position : position + 2]
             position += 2
             grads = None
             if count is not None:
                 arrays = values[position : position + count]
-                grads = [None if grad is None else grad._array for grad in arrays]
+                grads = arrays if create_graph else [g if g is None else g._array for g in arrays]
                 position += count
             answers.append((message_id, grads))
-        return self._event(message, pass_id, retain_graph, answers)
+        return self._event(message, pass_id, (retain_graph, create_graph), answers)
 
     def _on_begin(self, message: Message) -> Task | None:
-        pass_id, retain_graph = pickle.loads(message.body)
-        return self._event(message, pass_id, retain_graph, ())
+        pass_id, keep = pickle.loads(message.body)
+        return self._event(message, pass_id, keep, ())
 
     def _event(
-        self, message: Message, pass_id: int, retain_graph: bool, answers: Sequence[Answer]
+        self, message: Message, pass_id: int, keep: Keep, answers: Sequence[Answer]
     ) -> Task | None:
         context = self._container.get(message.context)
         if context is None:
@@ -343,7 +356,7 @@ class Exchange:
             )
             self._fail(message.context, pass_id, error)
             return None
-        _, task = self._take_part(context, pass_id, retain_graph, message.peer, answers)
+        _, task = self._take_part(context, pass_id, keep, message.peer, answers)
         return task
 
     def _on_late(self, message: Message) -> Task | None:

@@ -47,7 +47,8 @@ def session_or_none() -> Session | None:
     return None if agent is None else _session_of(agent)
 
 
-def _counts(agent: Agent) -> dict[str, int]:
+def counts(agent: Agent) -> dict[str, int]:
+    """How many contexts and passes a worker has, under the names that PyTorch gives them."""
     container = agent.recorder
     if not isinstance(container, Container):
         return {}
@@ -58,4 +59,4 @@ def _counts(agent: Agent) -> dict[str, int]:
 
 
 register_recorder(_begin)
-register_counts(_counts)
+register_counts(counts)

@@ -1,4 +1,12 @@
-"""Remote procedure calls between the ranks of an MPI job, with `torch.distributed.rpc`'s names."""
+"""Remote procedure calls between the ranks of an MPI job, with `torch.distributed.rpc`'s names.
+
+``docs/rpc.md`` is a guide.  Examples with ``>>>`` in this package are typed on ``worker0`` of two,
+between `init_rpc` and `shutdown`.
+
+>>> from tensorplay.distributed import rpc
+>>> rpc.rpc_sync("worker1", max, args=(1, 2))
+2
+"""
 
 from tensorplay.distributed.rpc import (
     _testing,

@@ -11,7 +11,6 @@ as a task (see `transport.progress`).
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,8 +20,9 @@ from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.calls import Call, Calls
 from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.current import set_thread_agent, why_forbidden
-from tensorplay.distributed.rpc.errors import Failure, RpcTimeoutError, WorkerLeftError, rebuild
+from tensorplay.distributed.rpc.errors import Failure, rebuild
 from tensorplay.distributed.rpc.futures import Future, run_inline
+from tensorplay.distributed.rpc.leaving import Leaving
 from tensorplay.distributed.rpc.messages import make_recorder
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
 from tensorplay.distributed.rpc.ownership import RRefId
@@ -38,15 +38,13 @@ from tensorplay.distributed.rpc.serialization import (
     unpack,
 )
 from tensorplay.distributed.rpc.server import LOCAL_ID, Running, Server
-from tensorplay.distributed.rpc.termination import Counts, Outgoing, Termination
+from tensorplay.distributed.rpc.termination import Counts
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Completion, Message, Progress, Transport
 from tensorplay.distributed.transport.wire import NO_CONTEXT
 
 #: Seconds that serving threads get to end at shutdown.
 _STOP_PATIENCE = 5.0
-#: Seconds that rank 0 gets to say who has not come to a shutdown.
-_ASK_PATIENCE = 1.0
 #: Seconds that a worker that departs gives to what it has sent.
 _PARTING_PATIENCE = 1.0
 
@@ -66,6 +64,7 @@ class Agent:
             told about.
 
     Attributes:
+        departed: Workers that have left without waiting for the others.
         at_end: What `shutdown` has to undo, last first.
         closed: No calls are made or served any more.
     """
@@ -98,12 +97,6 @@ class Agent:
         self._sent = [Counter() for _ in self.workers]
         self._unsent = [Counter() for _ in self.workers]
         self._received = [0 for _ in self.workers]
-        #: Workers that have left without waiting for the others.
-        self.departed: set[int] = set()
-        self._termination = Termination(self.rank, transport.size, self._counts)
-        self._terminating = threading.Lock()
-        self._stopped = Future()
-        self._told_who_is_missing = Completion()
         self.at_end: list[Callable[[], None]] = []
         self.closed = False
         self._ended = False
@@ -111,12 +104,12 @@ class Agent:
             messages.REPLY: self._on_reply,
             messages.ERROR: self._on_reply,
             messages.DROP: self._on_drop,
-            messages.TERMINATION: self._on_termination,
-            messages.PARTING: self._on_parting,
             messages.INQUIRY: self._on_inquiry,
             messages.STATUS: self._on_status,
         }
         self._server = Server(self)
+        self.leaving = Leaving(self, self._counts)
+        self.departed = self.leaving.departed
         self.recorder = make_recorder(self)
 
     def start(self) -> None:
@@ -189,10 +182,6 @@ class Agent:
     def waiting_to_run(self) -> int:
         """Calls and other tasks that wait for a thread, or for a value."""
         return max(len(self._server.executing) - len(self._server.running), 0)
-
-    def report_shutdown(self) -> list[str]:
-        """How far shutdown has got, for people; a line each."""
-        return self._termination.report()
 
     def get_debug_info(self) -> dict[str, str]:
         """Counters of calls and threads, as strings."""
@@ -307,6 +296,10 @@ class Agent:
         return float(timeout)
 
     def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> Call:
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"function should be callable. Got {function!r}, of type {type(function).__name__}"
+            )
         if self.closed:
             raise RuntimeError(
                 why_forbidden() or "RPC has not been initialized: this worker's agent is shut down"
@@ -326,7 +319,7 @@ class Agent:
         try:
             if worker in self.departed:
                 # Looked at after the call has been entered: `_on_parting` does it the other way.
-                raise self._has_left(worker)
+                raise self.leaving.has_left(worker)
             if call.pinned is not None:
                 # Not before the call is entered: from here on `Calls.look` sees it.
                 call.pinned._check_creation()
@@ -344,6 +337,9 @@ class Agent:
             self.calls.forget(number)
             packed.discard()
             raise
+        if call.seconds < 0:
+            # Expired as soon as it is made, whether or not somebody happens to look at the clock.
+            self.calls.look(time.monotonic())
 
     def _not_sent(self, packed: Packed, message: Message, error: Exception) -> None:
         self._unsent[message.peer].add()
@@ -437,9 +433,7 @@ class Agent:
             self.calls.look(now)
         if self.rrefs.dropped:
             self.send_drops()
-        with self._terminating:
-            outgoing = self._termination.tick(now)
-        self._send_termination(outgoing)
+        self.leaving.tick(now)
 
     # -- calls that take long --------------------------------------------------------------------
 
@@ -517,77 +511,9 @@ class Agent:
         sent = sum(self._sent[rank].value - self._unsent[rank].value for rank in remaining)
         return Counts(sent, sum(self._received[rank] for rank in remaining), active)
 
-    def _send_termination(self, outgoing: list[Outgoing]) -> None:
-        for rank, payload in outgoing:
-            if rank in self.departed:
-                continue
-            body = pickle.dumps(payload, 5)
-            self.transport.send(Message(messages.TERMINATION, rank, body))
-        if self._termination.stopped:
-            self._stopped.finish()
-        if self._termination.missing is not None:
-            self._told_who_is_missing.complete()
-
-    def _on_termination(self, message: Message) -> None:
-        payload = pickle.loads(message.body)
-        with self._terminating:
-            outgoing = self._termination.receive(message.peer, payload)
-        self._send_termination(outgoing)
-
-    def _has_left(self, worker: int) -> WorkerLeftError:
-        return WorkerLeftError(
-            f"worker {self.workers[worker].name!r} has left: it has shut down without waiting for "
-            "the others"
-        )
-
-    def _on_parting(self, message: Message) -> None:
-        peer = message.peer
-        self.departed.add(peer)
-        # After this nothing is sent to it; what was sent before may never arrive.
-        self.transport.lose(peer)
-        self.calls.fail_all(partial(self._has_left, peer), peer)
-        self.recorder.lose(peer)
-        with self._terminating:
-            outgoing = self._termination.depart(peer)
-        self._send_termination(outgoing)
-
-    def _part(self, patience: float) -> None:
-        """Tell the others that this worker leaves, and let what it has sent reach them."""
-        for worker in self.workers:
-            if worker.id != self.rank and worker.id not in self.departed:
-                self.transport.send(Message(messages.PARTING, worker.id))
-        deadline = time.monotonic() + patience
-        while self.transport.busy and time.monotonic() < deadline:
-            time.sleep(1e-4)
-
     def join(self, timeout: float = 0) -> None:
-        """Serve until no worker has anything outstanding.  Collective over all workers.
-
-        Args:
-            timeout: Seconds; 0 for no limit.
-
-        Raises:
-            RpcTimeoutError: It took longer.
-        """
-        with self._terminating:
-            outgoing = self._termination.join()
-        self._send_termination(outgoing)
-        deadline = time.monotonic() + timeout if timeout else None
-        if not self.progress.rest(self._stopped, deadline):
-            reason = self._who_holds_up()
-            raise RpcTimeoutError(f"shutdown took longer than {timeout:g} s; {reason}")
-
-    def _who_holds_up(self) -> str:
-        if self._termination.missing is None:
-            with self._terminating:
-                outgoing = self._termination.ask()
-            self._send_termination(outgoing)
-            self.progress.rest(self._told_who_is_missing, time.monotonic() + _ASK_PATIENCE)
-        missing = self._termination.missing
-        if missing is None:
-            return f"{self.workers[0].name} does not answer"
-        names = ", ".join(self.workers[rank].name for rank in missing)
-        return f"not there yet: {names}" if names else "others still work"
+        """Serve until no worker has anything outstanding; see `Leaving.join`."""
+        self.leaving.join(timeout)
 
     def abandon(self) -> None:
         """This process is a forked child, where nobody serves.  Calls that are not answered fail.
@@ -610,11 +536,9 @@ class Agent:
         self.closed = True
         if graceful:
             # The last messages of the termination protocol must have left.
-            deadline = time.monotonic() + _STOP_PATIENCE
-            while self.transport.busy and time.monotonic() < deadline:
-                time.sleep(1e-4)
+            self.leaving.let_out(_STOP_PATIENCE)
         else:
-            self._part(0.0 if hurried else _PARTING_PATIENCE)
+            self.leaving.depart(0.0 if hurried else _PARTING_PATIENCE)
         self.progress.stop(0.0 if hurried else _STOP_PATIENCE)
         self.calls.fail_all(
             partial(RuntimeError, "RPC was shut down before this call was answered")

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
-from tensorplay.distributed.rpc.constants import DEFAULT_INIT_METHOD, DEFAULT_RPC_TIMEOUT_SEC
+from tensorplay.distributed.rpc.constants import DEFAULT_INIT_METHOD
 from tensorplay.distributed.rpc.options import (
     MPIRpcBackendOptions,
     RpcBackendOptions,
     TensorPipeRpcBackendOptions,
 )
+from tensorplay.distributed.settings import default_rpc_timeout
 
 
 class BackendValue(NamedTuple):
@@ -87,7 +88,7 @@ def _member(name: str) -> BackendType:
 
 
 def backend_registered(backend_name: str) -> bool:
-    """Whether there is a backend of that name.
+    """Whether there is a backend of that name.  Local.
 
     >>> backend_registered("MPI")
     True
@@ -100,7 +101,7 @@ def register_backend(
     construct_rpc_backend_options_handler: Callable[..., Any],
     init_backend_handler: Callable[..., Any],
 ) -> BackendType:
-    """Add a backend.
+    """Add a backend, on this process.  Local.
 
     Args:
         backend_name: Its name in `BackendType`.
@@ -123,17 +124,34 @@ def register_backend(
 
 def construct_rpc_backend_options(
     backend: BackendType,
-    rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC,
+    rpc_timeout: float | None = None,
     init_method: str = DEFAULT_INIT_METHOD,
     **kwargs: Any,
 ) -> Any:
-    """Options for `backend`, made by its handler."""
+    """Options for `backend`, made by its handler.  Local.
+
+    Args:
+        backend: A member of `BackendType`.
+        rpc_timeout: Seconds until a call without a timeout of its own fails; 0 for no limit.  By
+            default what the environment says (``TENSORPLAY_RPC_TIMEOUT``), else 60.
+        init_method: For backends that need one.
+        kwargs: Further options of that backend.
+
+    >>> from tensorplay.distributed import rpc
+    >>> options = rpc.construct_rpc_backend_options(rpc.BackendType.MPI, num_worker_threads=2)
+    >>> options.num_worker_threads, options.rpc_timeout
+    (2, 60.0)
+    """
     construct = backend.value.construct_rpc_backend_options_handler
-    return construct(rpc_timeout, init_method, **kwargs)
+    seconds = default_rpc_timeout() if rpc_timeout is None else rpc_timeout
+    return construct(seconds, init_method, **kwargs)
 
 
 def init_backend(backend: BackendType, *args: Any, **kwargs: Any) -> Any:
-    """An agent of `backend`, made by its handler; not yet started."""
+    """An agent of `backend`, made by its handler; not yet started.  Collective, if that is.
+
+    For those who write a backend; programs call `init_rpc`.
+    """
     return backend.value.init_backend_handler(*args, **kwargs)
 
 

@@ -62,7 +62,12 @@ def _rref_typeof_on_owner(rref: RRef[Any], blocking: bool = True) -> Any:
 
 
 def method_factory(method_name: str, docstring: str | None) -> Callable[..., Any]:
-    """A function that calls the method of that name of an `RRef`."""
+    """A function that calls the method of that name of an `RRef`.  Local.
+
+    >>> from tensorplay.distributed import rpc
+    >>> rpc.method_factory("owner_name", "Where the value lives.")(rpc.RRef(5))
+    'worker0'
+    """
 
     def method(self: RRef[Any], *args: Any, **kwargs: Any) -> Any:
         return getattr(self, method_name)(*args, **kwargs)
@@ -109,6 +114,8 @@ class RemoteProfilerManager:
 
 def enable_gil_profiling(flag: bool) -> None:
     """Have `_get_debug_info` measure waits for the interpreter lock: it cannot, so only False goes.
+
+    Local.
 
     Raises:
         RuntimeError: `flag` is True.

@@ -37,7 +37,7 @@ def _rref_context_get_debug_info() -> dict[str, str]:
 
 
 def _get_debug_info() -> dict[str, Any]:
-    """This worker's counters; those of autograd are ints, the others strings.  Local.
+    """This worker's counters; those of autograd are ints, the others strings.  Local; any thread.
 
     Raises:
         RuntimeError: RPC has not been initialised.

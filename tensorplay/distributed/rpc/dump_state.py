@@ -47,7 +47,7 @@ def state_of(agent: Agent, asked_by: str) -> State:
         executed=executed,
         queued=agent.waiting_to_run,
         autograd=agent.recorder.report(),
-        shutdown=agent.report_shutdown(),
+        shutdown=agent.leaving.report(),
         counters=dataclasses.asdict(statistics_of(agent)),
     )
 

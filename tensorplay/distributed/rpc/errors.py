@@ -10,25 +10,45 @@ from tensorplay.distributed.rpc.by_value import dumps
 
 
 class RpcTimeoutError(RuntimeError, TimeoutError):
-    """A call, a fetch or a wait took longer than its timeout."""
+    """A call, a fetch, a backward pass or a shutdown took longer than its timeout.
+
+    Of a call the text tells what the callee was doing shortly before, if it said so.
+    """
 
 
 class WorkerLeftError(RuntimeError, ConnectionError):
-    """The other worker has left: it has shut down without waiting for this one."""
+    """The other worker has left: it has shut down without waiting for this one.
+
+    Nothing that is sent to it will be answered; `shutdown` does not wait for it.
+    """
 
 
 class FunctionNotFoundError(RuntimeError, AttributeError):
-    """A function or class that was sent by its name does not exist on the worker it came to."""
+    """A function or class that was sent by its name does not exist on the worker it came to.
+
+    Its module there is another, or another version.
+    """
 
 
 class MissingModuleError(RuntimeError, ModuleNotFoundError):
-    """The module of a function or class that was sent by its name does not exist there."""
+    """The module of a function or class that was sent by its name does not exist there.
+
+    Install it for all workers, or see to it that all start in the same folder.
+    """
 
 
 class RemoteError(RuntimeError):
     """An exception on another worker that could not be rebuilt as what it was there.
 
-    Its text names the worker, the original class and its message.
+    Its text names the worker, the original class and its message.  `SystemExit` and its kin arrive
+    so too, as they would end the caller.
+
+    >>> import sys
+    >>> from tensorplay.distributed import rpc
+    >>> rpc.rpc_sync("worker1", sys.exit, args=(3,))
+    Traceback (most recent call last):
+      ...
+    tensorplay.distributed.rpc.errors.RemoteError: on worker 'worker1': SystemExit: 3
     """
 
 
@@ -37,7 +57,18 @@ class WorkerNameError(ValueError, RuntimeError):
 
 
 class RemoteTraceback(Exception):
-    """The cause of a remote exception: the traceback as the other worker saw it."""
+    """The cause of a remote exception: the traceback as the other worker saw it.
+
+    Attributes:
+        text: The worker's name and the traceback.
+
+    >>> from tensorplay.distributed import rpc
+    >>> try:
+    ...     rpc.rpc_sync("worker1", int, args=("twelve",))
+    ... except ValueError as error:
+    ...     print(error.__cause__.text.splitlines()[0])
+    On worker 'worker1':
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -16,8 +16,13 @@ def async_execution(function: F) -> F:
     """Mark a function that returns a `Future`: a call of it is answered when that is done.
 
     No thread of the callee waits meanwhile.  Works for functions, methods, static and class
-    methods, on either side of ``@staticmethod`` and ``@classmethod``.  Called without RPC the
-    function returns its future.
+    methods, on either side of ``@staticmethod`` and ``@classmethod``, and for the methods of
+    references.  Called without RPC the function returns its future.  Local.
+
+    A call of a marked function that returns something else raises a RuntimeError at the caller.
+
+    Raises:
+        TypeError: What is marked cannot be called.
 
     ::
 

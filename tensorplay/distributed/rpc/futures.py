@@ -54,7 +54,16 @@ def run_inline(callback: Callable[[], None]) -> None:
 
 
 class Future(Completion):
-    """The result of a call, once it is there.
+    """The result of a call, once it is there; or a value that the program completes it with.
+
+    Also awaitable, and known to `concurrent.futures.wait` and `as_completed`.  Cannot be sent to
+    other workers.  Local; all methods may be called by any thread.
+
+    Args:
+        devices: Must name no device but "cpu".
+
+    Raises:
+        ValueError: `devices` names another.
 
     >>> from tensorplay.distributed.rpc import Future
     >>> future = Future()
@@ -87,9 +96,12 @@ class Future(Completion):
         return self.is_done
 
     def wait(self) -> Any:
-        """Block until the result is there, and return it or raise its exception.
+        """Block until the result is there, and return it or raise its exception; each time.
 
-        Local.  A worker that waits goes on serving.
+        Local.  A worker that waits goes on serving.  There is no limit but the call's timeout.
+
+        Raises:
+            Exception: What the call, or whoever completed the future, has raised.
         """
         if not self.is_done:
             self.wait_until(None)
@@ -103,6 +115,7 @@ class Future(Completion):
 
         Raises:
             RuntimeError: The future is not done yet.
+            Exception: As `wait`.
         """
         if not self.is_done:
             raise RuntimeError("value() was called before the future was done: use wait()")
@@ -115,7 +128,17 @@ class Future(Completion):
         """A future for ``callback(self)``, which is called once this one is done.
 
         The callback runs at once if this future is done; otherwise on a thread of the library,
-        where it may wait for other calls.  If it returns a future, that one's result is the result.
+        where it may wait for other calls, under the autograd context that this thread has now.
+        (Where RPC is not up: on the thread that completes the future.)  If it returns a future,
+        that one's result is the result; what it raises is the result's exception.
+
+        Raises:
+            TypeError: `callback` cannot be called.
+
+        >>> from tensorplay.distributed import rpc
+        >>> first = rpc.rpc_async("worker1", pow, args=(2, 3))
+        >>> first.then(lambda f: rpc.rpc_async("worker1", pow, args=(f.wait(), 2))).wait()
+        64
         """
         if not callable(callback):
             raise TypeError(f"then() needs a callable, got {type(callback).__name__}")
@@ -151,7 +174,10 @@ class Future(Completion):
         self.when_done(run)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call ``callback(self)`` once this future is done; what it raises is logged."""
+        """Call ``callback(self)`` once this future is done; what it raises is logged.
+
+        It runs where the callback of a `then` would.
+        """
 
         def run() -> None:
             try:

@@ -126,7 +126,10 @@ def _all_gather(
 
     Raises:
         RuntimeError: There is no such worker, or this one is not among them.
-        RpcTimeoutError: It took longer.
+        RpcTimeoutError: It took longer; names those that did not come.
+
+    >>> _all_gather(5, ["worker0"])
+    {'worker0': 5}
     """
     agent = current_agent()
     everybody = [info.name for info in agent.workers] if worker_names is None else worker_names

@@ -57,6 +57,17 @@ class RRef(Generic[T]):
 
     If the call that was to make the value has failed, or has taken longer than its timeout, then
     whatever uses the reference on the worker that made the call raises the cause, each time.
+
+    Local; all methods may be called by any thread.  References end with `shutdown`, and cannot be
+    pickled but in calls.
+
+    >>> from tensorplay.distributed import rpc
+    >>> names = rpc.remote("worker1", list, args=("ab",))
+    >>> names.rpc_sync().append("c")
+    >>> names.to_here()
+    ['a', 'b', 'c']
+    >>> rpc.rpc_sync("worker1", rpc.RRef.local_value, args=(names,))
+    ['a', 'b', 'c']
     """
 
     __slots__ = (
@@ -127,7 +138,7 @@ class RRef(Generic[T]):
         return self._agent.workers[self._owner]
 
     def owner_name(self) -> str:
-        """Its name."""
+        """The name of the worker where the value lives."""
         return self.owner().name
 
     def confirmed_by_owner(self) -> bool:
@@ -226,18 +237,32 @@ class RRef(Generic[T]):
         Raises (when something is called on the proxy):
             AttributeError: The value has no such attribute.
             TypeError: The attribute cannot be called.
+            RpcTimeoutError: It took longer.
             Exception: What the method, or the call that was to make the value, raised.
+
+        >>> from tensorplay.distributed import rpc
+        >>> rpc.remote("worker1", str, args=("abc",)).rpc_sync().upper()
+        'ABC'
         """
         return self._proxy("rpc_sync", start_sync, timeout)
 
     def rpc_async(self, timeout: float = UNSET_RPC_TIMEOUT) -> Any:
-        """Like `rpc_sync`, but calls return at once, with a `Future` of the result."""
+        """Like `rpc_sync`, but calls return at once, with a `Future` of the result.
+
+        >>> from tensorplay.distributed import rpc
+        >>> rpc.remote("worker1", str, args=("abc",)).rpc_async().upper().wait()
+        'ABC'
+        """
         return self._proxy("rpc_async", start_async, timeout)
 
     def remote(self, timeout: float = UNSET_RPC_TIMEOUT) -> Any:
         """Like `rpc_sync`, but results stay on the owner; calls return at once, with an `RRef`.
 
         What goes wrong there is raised when that reference is used.
+
+        >>> from tensorplay.distributed import rpc
+        >>> rpc.remote("worker1", str, args=("abc",)).remote().upper().to_here()
+        'ABC'
         """
         return self._proxy("remote", start_remote, timeout)
 

@@ -49,10 +49,16 @@ class Statistics:
 
 
 def statistics() -> Statistics:
-    """This worker's counters.  Local.
+    """This worker's counters.  Local; any thread.
 
     Raises:
         RuntimeError: RPC has not been initialised.
+
+    >>> from tensorplay.distributed import rpc
+    >>> rpc.statistics().calls_outstanding
+    0
+    >>> rpc.rpc_sync("worker1", rpc.statistics).calls_executing
+    1
     """
     return statistics_of(current_agent())
 

@@ -47,6 +47,7 @@ class Termination:
 
     Attributes:
         stopped: All may leave.
+        leader: The worker that runs the waves, as far as this one knows.
         missing: The workers that had not called `shutdown` when somebody last asked; None if this
             worker has not been told.
     """
@@ -59,7 +60,7 @@ class Termination:
         self.missing: list[int] | None = None
         # A bit for each rank that has departed.
         self._departed = 0
-        self._leader = 0
+        self.leader = 0
         self._has_joined = False
         # At the leader: the workers that have called `shutdown`.
         self._joined: set[int] = set()
@@ -82,15 +83,15 @@ class Termination:
         self._wave += 1  # answers to the wave under way are ignored
         self._before = None
         self._disturbed = False
-        before = self._leader
-        self._leader = next(r for r in range(self._size) if not self._departed >> r & 1)
-        if self._has_joined and self._leader != before:
+        before = self.leader
+        self.leader = next(r for r in range(self._size) if not self._departed >> r & 1)
+        if self._has_joined and self.leader != before:
             return self._tell_leader()
         return self._start_if_all_joined()
 
     def _tell_leader(self) -> list[Outgoing]:
-        if self._rank != self._leader:
-            return [(self._leader, ("joined", 0, 0, 0, False))]
+        if self._rank != self.leader:
+            return [(self.leader, ("joined", 0, 0, 0, False))]
         return self._on_joined(self._rank)
 
     def receive(self, source: int, payload: Payload) -> list[Outgoing]:
@@ -113,8 +114,8 @@ class Termination:
 
     def ask(self) -> list[Outgoing]:
         """This worker has waited for too long: find out who is missing."""
-        if self._rank != self._leader:
-            return [(self._leader, ("ask", 0, 0, 0, False))]
+        if self._rank != self.leader:
+            return [(self.leader, ("ask", 0, 0, 0, False))]
         # The others have waited as long; soon nobody may be here to be asked.
         self.receive(self._rank, self._absent())
         return [(rank, self._absent()) for rank in sorted(self._joined - {self._rank})]
@@ -135,7 +136,7 @@ class Termination:
             f"{received} received; {'active' if active else 'passive'}"
         ]
         joined = self._joined.copy()
-        if self._rank == self._leader and joined:
+        if self._rank == self.leader and joined:
             missing = [rank for rank in self._remaining() if rank not in joined]
             lines.append(f"{self._wave} waves; not in shutdown yet: ranks {missing}")
         return lines
@@ -158,7 +159,7 @@ class Termination:
         return self._start_if_all_joined()
 
     def _start_if_all_joined(self) -> list[Outgoing]:
-        leads = self._rank == self._leader and not self.stopped
+        leads = self._rank == self.leader and not self.stopped
         return self._start_wave() if leads and self._joined.issuperset(self._remaining()) else []
 
     def _start_wave(self) -> list[Outgoing]:

@@ -15,6 +15,9 @@ def collect_all(futures: Iterable[Future]) -> Future:
 
     If some failed, its `wait` raises the first error there was.  Local.
 
+    Raises:
+        TypeError: One of them is no future.
+
     >>> from tensorplay.futures import Future, collect_all
     >>> one, two = Future(), Future()
     >>> both = collect_all([one, two])
@@ -31,6 +34,9 @@ def wait_all(futures: Iterable[Future]) -> list[Any]:
 
     Raises the first error that there is at once, without waiting for those still under way.  Local;
     a worker that waits goes on serving.
+
+    Raises:
+        TypeError: One of them is no future.
 
     >>> from tensorplay.futures import Future, wait_all
     >>> one = Future()
@@ -89,7 +95,13 @@ def _wait_all() -> Iterator[None]:
     """A block at whose end all `rpc_async` calls made in it by this thread are waited for.
 
     Leaving it raises the first error of a call at once.  If the block itself raised, that is what
-    leaves it, after the calls have ended in some way.
+    leaves it, after the calls have ended in some way.  Local.
+
+    >>> from tensorplay.distributed import rpc
+    >>> with rpc.api._wait_all():
+    ...     future = rpc.rpc_async("worker1", pow, args=(2, 3))
+    >>> future.value()
+    8
     """
     outer: list[Future] | None = getattr(_thread_local_var, "future_list", None)
     made = _thread_local_var.future_list = list[Future]()

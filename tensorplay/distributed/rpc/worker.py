@@ -14,6 +14,12 @@ class WorkerInfo:
     Attributes:
         name: Unique in its world.
         id: Its rank.
+
+    A call `to` one goes by its name.  Two are equal if both are.
+
+    >>> from tensorplay.distributed import rpc
+    >>> rpc.get_worker_info("worker1") == rpc.WorkerInfo("worker1", 1)
+    True
     """
 
     __slots__ = ("id", "name")

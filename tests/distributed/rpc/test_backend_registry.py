@@ -72,6 +72,13 @@ def test_options_of_backends() -> None:
     assert options.num_worker_threads == 8
 
 
+def test_timeout_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORPLAY_RPC_TIMEOUT", "7")
+    _, options = backend_registry.choose(None, None)
+    assert options.rpc_timeout == 7
+    assert rpc.construct_rpc_backend_options(BackendType.MPI, 5).rpc_timeout == 5
+
+
 @pytest.mark.usefixtures("given")
 def test_registering() -> None:
     assert rpc.backend_registered("alone")

@@ -89,6 +89,26 @@ def test_callee_is_asked_once_before_the_call_expires(table: Table) -> None:
     assert table.calls.next_due == float("inf")
 
 
+@pytest.mark.parametrize("worker", [0, 1])
+def test_negative_timeouts_expire_at_once(worker: int) -> None:
+    def program() -> None:
+        for _ in range(20):
+            with pytest.raises(rpc.RpcTimeoutError, match="RPC ran for more than"):
+                rpc.rpc_sync(worker, here, timeout=-5)
+        assert rpc.rpc_sync(worker, here, timeout=-1) == worker
+
+    on_first(2, program)
+
+
+def test_what_is_not_callable_is_refused_at_the_call() -> None:
+    def program() -> None:
+        for call in (rpc.rpc_sync, rpc.rpc_async, rpc.remote):
+            with pytest.raises(TypeError, match=r"function should be callable\. Got 3"):
+                call(1, 3)
+
+    on_first(2, program)
+
+
 def test_callee_that_says_nothing(table: Table) -> None:
     _, call = table.new(0.4)
     table.calls.look(call.began + 0.35)

@@ -1,0 +1,49 @@
+"""What docs/from_pytorch.md says is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tensorplay as tp
+from tensorplay.distributed import autograd, nn, optim, rpc
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "from_pytorch.md").read_text()
+
+
+def test_imports_after_the_change() -> None:
+    (change,) = re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL)
+    before = [line[1:] for line in change.splitlines() if line.startswith("-")]
+    after = [line[1:] for line in change.splitlines() if line.startswith("+")]
+    assert [line.replace("torch", "tensorplay", 1) for line in before[1:]] == after[1:]
+    subprocess.run([sys.executable, "-c", "\n".join(after)], timeout=50, check=True)
+
+
+def test_names_of_calls_and_methods() -> None:
+    (same,) = re.findall(r"^## What is the same\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
+    owners = {"api": rpc.api, "functions": rpc.functions, "dist_autograd": autograd}
+    for name in re.findall(r"`(?:rpc\.)?([\w.]+)`", same):
+        owner, _, attribute = name.rpartition(".")
+        places: list[Any] = [owners[owner]] if owner else [rpc, rpc.api, autograd, tp.Tensor]
+        assert any(hasattr(place, attribute) for place in places), name
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (nn, "functional"),
+        (optim.DistributedOptimizer, "state_dict"),
+        (tp, "bfloat16"),
+        (tp.nn, "Conv2d"),
+        (tp.nn, "Embedding"),
+        (tp.nn, "LSTM"),
+        (tp.nn, "BatchNorm1d"),
+    ],
+)
+def test_what_is_said_to_be_missing_is(place: Any, name: str) -> None:
+    assert not hasattr(place, name), f"{name} is there: the page may say so"
