@@ -147,6 +147,13 @@ def test_departure_amid_long_transfers(
     for to in world.everybody:
         assert rpc.rpc_sync(to, digest, args=(LONG,)) == digest(LONG)
     rpc.shutdown(timeout=LIMIT)
+    # Each by itself, so that MPI gives new communicators the numbers of any that were freed.
+    for _ in range(10):
+        part = world.comm.Split(world.rank)
+        rpc.init_rpc(comm=part)
+        assert rpc.rpc_sync(0, add, args=(1, 2)) == 3
+        rpc.shutdown()
+        part.Free()
 
 
 @pytest.mark.ranks(4)
