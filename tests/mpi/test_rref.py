@@ -418,7 +418,7 @@ def locks_of_the_library() -> list[Any]:
         rref_module._splitting,
         agent.rrefs._lock,
         agent.calls._noting,
-        agent._terminating,
+        agent.leaving._lock,
         agent.progress._lock,
         agent.transport._lock,
     ]
