@@ -182,3 +182,39 @@ def test_threads_end_with_rpc(world: RpcWorld) -> None:
     assert [future.wait() for future in futures] == list(range(50))
     rpc.shutdown()
     eventually(lambda: threading.active_count() <= before)
+
+
+def test_shutdown_from_several_threads_at_once(world: RpcWorld) -> None:
+    rpc.init_rpc()
+    errors: list[BaseException] = []
+    together = threading.Barrier(3)
+
+    def end() -> None:
+        together.wait()
+        try:
+            rpc.shutdown(timeout=LIMIT)
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=end) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * LIMIT)
+    assert len(errors) == 2
+    for error in errors:
+        assert "under way on another thread" in str(error) or "initialized" in str(error)
+    with pytest.raises(RuntimeError, match="RPC has not been initialized"):
+        rpc.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind"),
+    [("a", TypeError), (None, TypeError), (float("nan"), ValueError), (-3, ValueError)],
+)
+def test_shutdown_with_a_bad_timeout_does_nothing(
+    rpc_world: RpcWorld, timeout: Any, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match="timeout"):
+        rpc.shutdown(timeout=timeout)
+    assert rpc.rpc_sync(rpc_world.next, here) == rpc_world.next

@@ -10,6 +10,7 @@ as a task (see `transport.progress`).
 
 from __future__ import annotations
 
+import numbers
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,11 @@ from tensorplay.distributed.rpc.errors import Failure, rebuild
 from tensorplay.distributed.rpc.futures import Future, run_inline
 from tensorplay.distributed.rpc.leaving import Leaving
 from tensorplay.distributed.rpc.messages import make_recorder
-from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT, MPIRpcBackendOptions
+from tensorplay.distributed.rpc.options import (
+    LONGEST_TIMEOUT,
+    UNSET_RPC_TIMEOUT,
+    MPIRpcBackendOptions,
+)
 from tensorplay.distributed.rpc.ownership import RRefId
 from tensorplay.distributed.rpc.payloads import NONE, pack_call, unpack_result
 from tensorplay.distributed.rpc.rref import RRef
@@ -162,7 +167,8 @@ class Agent:
                 f"could not find destination {to}; ranks go from 0 to {len(self.workers) - 1}"
             )
         raise ValueError(
-            f"Cannot get WorkerInfo from name {to!r}: give a worker's name, rank or WorkerInfo"
+            f"Cannot get WorkerInfo from name {to!r}: give a worker's name, its rank as an int, or "
+            "its WorkerInfo"
         )
 
     def get_worker_info(self, worker: str | int | WorkerInfo | None = None) -> WorkerInfo:
@@ -212,7 +218,7 @@ class Agent:
         worker = (info or self.resolve(to)).id
         call = self._new_call(worker, function, timeout)
         packed = pack_call(
-            function, *_arguments(args, kwargs), copy=not waits or worker == self.rank
+            function, *_arguments(function, args, kwargs), copy=not waits or worker == self.rank
         )
         self._send_call(messages.CALL, call, packed, packed.body)
         return call
@@ -228,7 +234,9 @@ class Agent:
         """Start a call whose result stays where it is made; the reference to it."""
         worker = self.resolve(to).id
         call = self._new_call(worker, function, timeout)
-        return self._create(call, pack_call(function, *_arguments(args, kwargs), copy=True))
+        return self._create(
+            call, pack_call(function, *_arguments(function, args, kwargs), copy=True)
+        )
 
     def create_from_value(self, rref: RRef[Any], request: Request, timeout: float) -> RRef[Any]:
         """Like `use_value`, but the result stays with the owner; the reference to it."""
@@ -265,7 +273,7 @@ class Agent:
 
         The reference is kept until the answer has come, so the message needs no copy of it.
         """
-        on_value = (tuple(rref._id), function, *_arguments(args, kwargs))
+        on_value = (tuple(rref._id), function, *_arguments(function, args, kwargs))
         call = self.use_value(rref, (apply_to_value, on_value, {}), timeout, waits=waits)
         call.function = function
         return call
@@ -287,19 +295,18 @@ class Agent:
 
     def seconds(self, timeout: float) -> float:
         """The timeout of a call in seconds, 0 for none; -1 stands for the default."""
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        number: object = timeout
+        if isinstance(number, bool) or not isinstance(number, numbers.Real):
             raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
-        if timeout != timeout:
-            raise ValueError("timeout must be a number of seconds, got nan")
+        if timeout != timeout or timeout > LONGEST_TIMEOUT:
+            raise ValueError(
+                f"timeout must be a number of seconds, 0 for no limit, got {timeout!r}"
+            )
         if timeout == UNSET_RPC_TIMEOUT:
             return self.options.rpc_timeout
-        return float(timeout)
+        return float(max(timeout, -LONGEST_TIMEOUT))
 
     def _new_call(self, worker: int, function: Callable[..., Any] | None, timeout: float) -> Call:
-        if function is not None and not callable(function):
-            raise TypeError(
-                f"function should be callable. Got {function!r}, of type {type(function).__name__}"
-            )
         if self.closed:
             raise RuntimeError(
                 why_forbidden() or "RPC has not been initialized: this worker's agent is shut down"
@@ -555,8 +562,12 @@ def _decode_plain(body: bytes) -> Any:
 
 
 def _arguments(
-    args: Sequence[Any] | None, kwargs: dict[str, Any] | None
+    function: object, args: Sequence[Any] | None, kwargs: dict[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not callable(function):
+        raise TypeError(
+            f"function should be callable. Got {function!r}, of type {type(function).__name__}"
+        )
     if type(args) is tuple and kwargs is None:
         return args, {}
     if args is None:

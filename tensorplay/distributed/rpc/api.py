@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,8 @@ from tensorplay.distributed.rpc.waiting import (
 from tensorplay.distributed.rpc.worker import WorkerInfo
 from tensorplay.distributed.transport import Transport
 
+#: Held by the thread that shuts down.
+_shutting_down = threading.Lock()
 #: False: `shutdown` complains of values here that references still point to.
 _ignore_rref_leak = True
 _switch_interval_before: list[float] = []
@@ -166,6 +169,7 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     Raises:
         RuntimeError: RPC has not been initialised, or a function that is being served, or a
             callback, calls this.
+        TypeError, ValueError: `timeout` is no number of seconds; nothing has been done.
         RpcTimeoutError: The others were not ready in time; names those that have not called it.
 
     ::
@@ -178,6 +182,20 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             f"shutdown() on worker {agent.name!r} was called by a function that is being served, "
             "or by a callback: it would wait for itself. Let the program call it"
         )
+    seconds = agent.seconds(timeout)
+    if seconds < 0:
+        raise ValueError(f"shutdown: timeout must be 0, for no limit, or more, got {timeout!r}")
+    if not _shutting_down.acquire(blocking=False):
+        raise RuntimeError(
+            f"shutdown() of worker {agent.name!r} is under way on another thread of it"
+        )
+    try:
+        _shut_down(agent, graceful, seconds)
+    finally:
+        _shutting_down.release()
+
+
+def _shut_down(agent: Agent, graceful: bool, timeout: float) -> None:
     completed = hurried = False
     leaking = 0
     try:

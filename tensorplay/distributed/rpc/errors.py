@@ -98,11 +98,14 @@ def describe(error: BaseException, worker: str) -> Failure:
     """The travelling form of an exception raised on `worker`."""
     try:
         summary = f"{type(error).__name__}: {error}"
-    except (
-        BaseException
-    ):  # a user's __str__ may raise anything, and the caller still gets an answer
+    except BaseException:
+        # The user's code may raise anything here, and the caller gets an answer all the same.
         summary = f"{type(error).__name__}: <its text cannot be shown>"
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    try:
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except BaseException:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        trace = f"Traceback (most recent call last):\n{frames}{summary}\n"
     pickled = None
     # SystemExit and its kin would end the caller; they arrive as RemoteError.
     if isinstance(error, Exception):
@@ -112,6 +115,9 @@ def describe(error: BaseException, worker: str) -> Failure:
         except BaseException:
             pickled = None
     return Failure(worker, summary, trace, pickled)
+
+
+_set_cause = BaseException.__dict__["__cause__"].__set__
 
 
 def rebuild(failure: Failure) -> Exception:
@@ -126,5 +132,7 @@ def rebuild(failure: Failure) -> Exception:
             error = loaded
     if error is None:
         error = RemoteError(f"on worker {failure.worker!r}: {failure.summary}")
-    error.__cause__ = RemoteTraceback(f"On worker {failure.worker!r}:\n{failure.trace}")
+    cause = RemoteTraceback(f"On worker {failure.worker!r}:\n{failure.trace}")
+    # Past what the class may do when an attribute is set.
+    _set_cause(error, cause)
     return error

@@ -178,6 +178,8 @@ class Future(Completion):
 
         It runs where the callback of a `then` would.
         """
+        if not callable(callback):
+            raise TypeError(f"add_done_callback() needs a callable, got {type(callback).__name__}")
 
         def run() -> None:
             try:

@@ -113,8 +113,11 @@ def _code() -> int:
 
 def crashed(error: BaseException) -> None:
     """The library itself has failed on one of its threads: end the job."""
-    traceback.print_exception(type(error), error, error.__traceback__)
-    end_job("tensorplay: serving calls failed on this worker")
+    try:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    finally:
+        # Even if it cannot be shown.
+        end_job("tensorplay: serving calls failed on this worker")
 
 
 def _leave() -> None:

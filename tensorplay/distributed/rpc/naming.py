@@ -58,7 +58,8 @@ def function_not_found(error: Exception) -> RuntimeError:
     missing = isinstance(error, ModuleNotFoundError)
     return (MissingModuleError if missing else FunctionNotFoundError)(
         f"{error}. RPC pickler does not serialize function code: functions and classes that are "
-        "sent must stand in a module that this worker can import, in the same version"
+        "sent must stand in a module that this worker can import, in the same version; those of "
+        "the program itself, above its call of init_rpc"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,6 +146,10 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         return MPIRpcBackendOptions(rpc_timeout=self.rpc_timeout, num_worker_threads=self._threads)
 
 
+#: Seconds: beyond this, clocks have no finer steps than a second.
+LONGEST_TIMEOUT = 2.0**53
+
+
 def timeout_problem(seconds: object) -> Exception | None:
     """What is wrong with a default timeout, to be raised; None if nothing is."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -154,7 +157,7 @@ def timeout_problem(seconds: object) -> Exception | None:
             "incompatible constructor arguments: rpc_timeout must be a number of seconds, got "
             f"{seconds!r}"
         )
-    if not (math.isfinite(seconds) and seconds >= 0):
+    if not (0 <= seconds <= LONGEST_TIMEOUT):
         return ValueError(
             f"rpc_timeout must be a number of seconds, 0 or more, got {seconds!r}; 0 for no limit"
         )

@@ -134,7 +134,13 @@ class _Table(dict[type, Any]):
 
 
 # What pickle says of something that cannot be found by its name.
-_NOT_BY_NAME = ("local object", "not found as", "attribute lookup", "import of module")
+_NOT_BY_NAME = (
+    "local object",
+    "not found as",
+    "attribute lookup",
+    "import of module",
+    "not the same",
+)
 
 # What a pickler holds between messages.
 _nothing = Packed()

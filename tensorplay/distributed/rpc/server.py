@@ -6,6 +6,7 @@ raises goes back to the caller; the worker stays in service.
 
 from __future__ import annotations
 
+import contextvars
 import struct
 import sys
 import time
@@ -14,6 +15,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensorplay.autograd.grad_mode import is_grad_enabled, set_grad_enabled
 from tensorplay.distributed.rpc import messages
 from tensorplay.distributed.rpc.counter import Counter
 from tensorplay.distributed.rpc.errors import describe, rebuild
@@ -99,7 +101,7 @@ class Server:
             if message.peer == peer and message.call == call:
                 return self._describe_running(running)
         name = self._agent.name
-        for message in self.executing.copy():
+        for message in self.executing | self._deferred:
             if isinstance(message, Message) and (message.peer, message.call) == (peer, call):
                 if self.slots is not None and len(self.slots):
                     return (
@@ -152,13 +154,16 @@ class Server:
             recorder.enter(context)
         answered = True
         try:
-            answered = serve(message)
+            # Whatever a function changes of its thread's settings, the next one does not see.
+            answered = contextvars.Context().run(serve, message)
         except BaseException as error:
             end_if_forked(error)
             self._answer_error(message, error)
         finally:
             # Whatever the function has done to it, a serving thread is in no context afterwards.
             recorder.leave(NO_CONTEXT)
+            if not is_grad_enabled():
+                set_grad_enabled(True)
             self._running.pop(message, None)
             if answered:
                 self.executing.discard(message)
@@ -188,9 +193,11 @@ class Server:
                 self._answer_error(message, error)
             finally:
                 self._deferred.discard(message)
-                self.executing.discard(message)
 
         self._deferred.add(message)
+        # The caller's own call tells shutdown that there is something to wait for, as long as the
+        # caller waits.  Should the future never be done, nothing here holds up anybody.
+        self.executing.discard(message)
         future.when_done(when_done)
         return False
 

@@ -21,6 +21,7 @@ the outbox, and whoever holds the lock empties it before and after his own work.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -48,12 +49,17 @@ _WHOLE = 1024
 #: at most (seconds).
 _FIRST_MEETING_PAUSE = 50e-6
 _LONGEST_MEETING_PAUSE = 5e-3
+#: After so long they say what they wait for (seconds).
+_MEETING_PATIENCE = 20.0
 #: Every MPI library allows tags up to 32767 at least.
 _MAX_BULK_IN_FLIGHT = 16384
 
 
 #: The thread level that this module has asked for when it initialised MPI, if it did.
 _asked_for: list[str] = []
+
+
+_log = logging.getLogger("tensorplay")
 
 
 def load_mpi(thread_level: str | None = None) -> Any:
@@ -450,9 +456,19 @@ def _meet(comm: Any) -> None:
     """Wait until all ranks are here, outside MPI: there Ctrl-C would not be noticed."""
     barrier = comm.Ibarrier()
     pause = _FIRST_MEETING_PAUSE
+    complain_at = time.monotonic() + _MEETING_PATIENCE
     while not barrier.Test():
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_MEETING_PAUSE)
+        if time.monotonic() >= complain_at:
+            complain_at = float("inf")
+            _log.warning(
+                "rank %d has waited for %g s in init_rpc: not all %d ranks of the communicator "
+                "have called it. One that has ended, or does not use RPC, is waited for for ever",
+                comm.Get_rank(),
+                _MEETING_PATIENCE,
+                comm.Get_size(),
+            )
 
 
 def _is_crowded(comm: Any, mpi: Any) -> bool:

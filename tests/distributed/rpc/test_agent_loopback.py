@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import gc
 import operator
@@ -519,3 +520,26 @@ def test_eight_workers_under_harsh_weather(seed: int) -> None:
 
     weather = Weather(seed=seed, hold=0.5, late_bulk=0.6, pause=1e-3)
     run_world(size, program, weather=weather)
+
+
+_variable: contextvars.ContextVar[int] = contextvars.ContextVar("_variable", default=0)
+
+
+def change_the_threads_settings() -> None:
+    tp.set_grad_enabled(False)
+    np.seterr(divide="raise")
+    _variable.set(5)
+
+
+def settings_of_the_thread() -> tuple[bool, str, int]:
+    return tp.is_grad_enabled(), np.geterr()["divide"], _variable.get()
+
+
+def test_what_a_call_changes_of_its_thread_the_next_does_not_see() -> None:
+    def program() -> None:
+        before = rpc.rpc_sync(1, settings_of_the_thread)
+        for _ in range(3):
+            rpc.rpc_sync(1, change_the_threads_settings)
+            assert rpc.rpc_sync(1, settings_of_the_thread) == before == (True, "warn", 0)
+
+    on_first(2, program)

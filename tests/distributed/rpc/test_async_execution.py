@@ -210,3 +210,14 @@ def test_a_future_in_arguments_or_results_cannot_be_sent() -> None:
             rpc.rpc_sync(1, rpc.Future)
 
     on_first(2, program)
+
+
+def test_a_future_that_is_never_done_does_not_hold_up_shutdown(gate: Gate) -> None:
+    def program() -> None:
+        for call in (rpc.rpc_sync, lambda *args, **kwargs: rpc.remote(*args, **kwargs).to_here()):
+            with pytest.raises(rpc.RpcTimeoutError):
+                call(1, promise, args=(gate.name,), timeout=0.1)
+
+    # The harness shuts down all workers in good order.
+    on_first(2, program, seconds=LIMIT)
+    del _promises[gate.name]

@@ -213,3 +213,32 @@ def test_remote_traceback_can_be_pickled() -> None:
     got = pickle.loads(pickle.dumps(RemoteTraceback("text")))
     assert got.text == "text"
     assert str(got) == "\ntext"
+
+
+class CauseRaises(Exception):
+    __cause__ = property(lambda self: 1 // 0)  # type: ignore[assignment]
+
+
+class CannotBeChanged(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        raise TypeError(f"no {name}")
+
+
+ODD = [
+    SyntaxError("bad dsl", ("file", 3, "2", "text")),
+    SyntaxError("bad dsl", ("file", 3, 2, b"text")),
+    CauseRaises("text"),
+    CannotBeChanged("text"),
+]
+
+
+@pytest.mark.parametrize("error", ODD, ids=repr)
+def test_errors_that_cannot_be_shown_arrive_all_the_same(error: Exception) -> None:
+    try:
+        raise error
+    except Exception as raised:
+        failure = describe(raised, "worker1")
+    assert "test_errors_that_cannot_be_shown" in failure.trace
+    rebuilt = rebuild(failure)
+    assert isinstance(rebuilt, (type(error), RemoteError))
+    assert "worker1" in str(BaseException.__dict__["__cause__"].__get__(rebuilt))
