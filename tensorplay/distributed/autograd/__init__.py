@@ -6,6 +6,7 @@ from tensorplay.distributed.autograd.api import (
     get_gradients,
     is_available,
     is_initialized,
+    statistics,
 )
 from tensorplay.distributed.autograd.by_hand import (
     _current_context,
@@ -34,4 +35,5 @@ __all__ = [
     "get_gradients",
     "is_available",
     "is_initialized",
+    "statistics",
 ]

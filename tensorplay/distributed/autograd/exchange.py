@@ -23,6 +23,7 @@ from tensorplay.distributed.autograd.backward_pass import (
 from tensorplay.distributed.autograd.container import RANK_SHIFT, Container
 from tensorplay.distributed.autograd.context import DistAutogradContext
 from tensorplay.distributed.autograd.runner import PassRunner
+from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.errors import (
     Failure,
@@ -75,6 +76,9 @@ class Exchange:
     """Starts passes, takes part in those of others, and spreads releases.
 
     Handlers run on the polling thread; a pass's rules run as its runner's task.
+
+    Attributes:
+        counters: Counts what is sent.
     """
 
     def __init__(self, agent: Agent, container: Container) -> None:
@@ -84,6 +88,7 @@ class Exchange:
         self._pass_ids = itertools.count((agent.rank << RANK_SHIFT) + 1)
         self._lock = threading.Lock()
         self._started: dict[int, _Started] = {}
+        self.counters = Counters()
         for kind, handler in (
             (GRADIENTS, self._on_gradients),
             (BEGIN, self._on_begin),
@@ -226,6 +231,7 @@ class Exchange:
         if isinstance(instruction, SendAnswers):
             self._send_gradients(context.id, pass_id, keep, instruction)
         elif isinstance(instruction, SendBegin):
+            self.counters.add(notices_sent=1)
             self._send(BEGIN, instruction.to, context.id, (pass_id, keep))
         else:
             if not any(keep):
@@ -235,6 +241,7 @@ class Exchange:
             if starter == self._rank:
                 self._report(pass_id, self._rank, known)
             else:
+                self.counters.add(reports_sent=1)
                 self._send(REPORT, starter, context.id, (pass_id, known))
 
     def _submit(self, task: Task | None) -> None:
@@ -319,6 +326,11 @@ class Exchange:
             # The pass is recorded: its gradients hang from a pair of their own, for later passes.
             message.grad_count = len(packed.tensors)
             self._container.record_send(message, packed.tensors)
+        self.counters.add(
+            gradients_sent=sum([grads is not None for _, grads in instruction.answers]),
+            answers_sent=len(instruction.answers),
+            answer_messages_sent=1,
+        )
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
@@ -393,6 +405,7 @@ class Exchange:
             for pass_id in pass_ids:
                 self._submit(self._take_late(context, pass_id, message_id))
         else:
+            self.counters.add(late_answers_sent=1)
             self._send(LATE, peer, context.id, (pass_ids, message_id))
 
     def retract(self, context: DistAutogradContext, message_id: int) -> None:
