@@ -124,7 +124,9 @@ class World:
         assert not any(container.passes_running for container in self.containers)
 
     def post(self, source: int, message: Message) -> None:
-        nbytes = HEADER_SIZE + len(message.body) + sum(memoryview(b).nbytes for b in message.buffers)
+        nbytes = (
+            HEADER_SIZE + len(message.body) + sum(memoryview(b).nbytes for b in message.buffers)
+        )
         self.kinds[message.kind] += 1
         for rank in (source, message.peer):
             self.handled[rank] += 1

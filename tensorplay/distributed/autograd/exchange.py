@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from tensorplay.distributed.autograd.answers import Keep, pack_answers, unpack_answers
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
     BackwardPass,
@@ -34,10 +33,7 @@ from tensorplay.distributed.rpc.errors import (
 )
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
-from tensorplay.distributed.rpc.payloads import pack_flat, unpack_flat
-from tensorplay.distributed.rpc.serialization import Packed
 from tensorplay.distributed.transport.wire import Message
-from tensorplay.tensor import Tensor, wrap
 
 GRADIENTS = FIRST_FREE_KIND
 BEGIN = FIRST_FREE_KIND + 1
@@ -59,8 +55,6 @@ name_kinds(
 )
 
 Task = Callable[[], None]
-#: Whether a pass retains the graph, and whether it is recorded itself.
-Keep = tuple[bool, bool]
 
 
 class _Started:
@@ -303,23 +297,7 @@ class Exchange:
     def _send_gradients(
         self, context_id: int, pass_id: int, keep: Keep, instruction: SendAnswers
     ) -> None:
-        """Send answers in flat form: for each its message, how many gradients, and these."""
-        values: list[Any] = [pass_id, *keep]
-        for message_id, grads in instruction.answers:
-            if grads is None:
-                values += (message_id, None)
-            else:
-                values += (message_id, len(grads))
-                values += [
-                    grad if grad is None or isinstance(grad, Tensor) else wrap(np.asarray(grad))
-                    for grad in grads
-                ]
-        packed = Packed()
-        if not pack_flat(values, packed, copy=False):
-            raise TypeError(
-                "gradients that cross workers must be numbers, got dtypes "
-                f"{[str(value.dtype) for value in values if isinstance(value, Tensor)]}"
-            )
+        packed = pack_answers(pass_id, keep, instruction.answers)
         message = Message(GRADIENTS, instruction.to, packed.body, packed.buffers)
         message.context = context_id
         if packed.tensors:
@@ -336,22 +314,10 @@ class Exchange:
     # -- what comes in ---------------------------------------------------------------------------
 
     def _on_gradients(self, message: Message) -> Task | None:
-        values, tensors = unpack_flat(message.body, message.buffers)
+        pass_id, keep, answers, tensors = unpack_answers(message.body, message.buffers)
         if tensors:
             self._container.attach(message, tensors)
-        pass_id, retain_graph, create_graph = values[:3]
-        answers: list[Answer] = []
-        position = 3
-        while position < len(values):
-            message_id, count = values[position : position + 2]
-            position += 2
-            grads = None
-            if count is not None:
-                arrays = values[position : position + count]
-                grads = arrays if create_graph else [g if g is None else g._array for g in arrays]
-                position += count
-            answers.append((message_id, grads))
-        return self._event(message, pass_id, (retain_graph, create_graph), answers)
+        return self._event(message, pass_id, keep, answers)
 
     def _on_begin(self, message: Message) -> Task | None:
         pass_id, keep = pickle.loads(message.body)
