@@ -55,9 +55,13 @@ def test_sixteen_ranks(tmp_path: Path) -> None:
                 else:
                     tell("end of the chain")
 
-            for _ in range(3):
-                rpc.init_rpc()
+            # All sizes of worlds from 1 to 15, two side by side.
+            for size in range(1, 16):
+                part = MPI.COMM_WORLD.Split(rank < size, rank)
+                rpc.init_rpc(comm=part)
+                rpc.rpc_async((here() + 1) % rpc.get_world_size(), here)
                 rpc.shutdown()
+                part.Free()
             rpc.init_rpc()
             assert rpc.get_world_size() == 16
             assert [rpc.rpc_sync(to, here) for to in range(16)] == list(range(16))

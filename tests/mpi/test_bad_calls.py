@@ -14,7 +14,8 @@ from mpi.conftest import RpcWorld
 from mpi.served import add, eventually, here, identity
 from tensorplay.distributed import rpc
 
-pytestmark = pytest.mark.mpi
+# A rank that calls itself, and one that calls others.
+pytestmark = [pytest.mark.mpi, pytest.mark.ranks(1, 3)]
 
 
 def get_sync(to: int, function: Callable[..., Any], *args: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mpi.conftest import RpcWorld
-from mpi.served import LIMIT, add, eventually, gate, here, hold, identity, open_gate
+from mpi.served import LIMIT, Gate, add, eventually, gate, here, hold, identity, open_gate
 from tensorplay.distributed import rpc
 
 pytestmark = pytest.mark.mpi
@@ -75,14 +76,37 @@ def test_futures_that_only_wait_for_the_one_before(rpc_world: RpcWorld) -> None:
     assert future.wait() == 5
 
 
+#: Holds calls until their callbacks have been registered: else these would run where they are.
+registration = Gate()
+
+
+@pytest.fixture
+def closed_registration() -> Iterator[None]:
+    registration.close()
+    yield
+    registration.open()
+
+
+def hold_for_registration(value: Any) -> Any:
+    registration.hold()
+    return value
+
+
+def end_registration() -> None:
+    registration.open()
+
+
 def test_callbacks_in_a_loop_wait_for_a_blocked_call(
-    closed_gate: None, rpc_world: RpcWorld
+    closed_gate: None, closed_registration: None, rpc_world: RpcWorld
 ) -> None:
     blocked = rpc.rpc_async(rpc_world.next, hold, args=(5,))
     waiting = [
-        rpc.rpc_async(rpc_world.next, identity, args=(i,)).then(lambda _: blocked.wait())
+        rpc.rpc_async(rpc_world.next, hold_for_registration, args=(i,)).then(
+            lambda _: blocked.wait()
+        )
         for i in range(100)
     ]
+    rpc.rpc_sync(rpc_world.next, end_registration)
     assert not blocked.done()
     assert rpc.rpc_sync(rpc_world.next, here) == rpc_world.next
     rpc.rpc_sync(rpc_world.next, open_gate)
@@ -141,11 +165,13 @@ def collect_and_return() -> int:
 
 @pytest.fixture
 def rare_collections() -> Any:
-    """No collection but where the test asks for one."""
+    """No collection but where the test asks for one, and those quick: of new objects only."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 def test_finaliser_makes_a_call_while_another_is_packed(

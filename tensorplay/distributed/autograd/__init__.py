@@ -19,9 +19,14 @@ from tensorplay.distributed.autograd.by_hand import (
     _retrieve_context,
 )
 from tensorplay.distributed.autograd.context import DistAutogradContext
+from tensorplay.distributed.autograd.context_graph import ContextGraph, GraphNode, MessagePair
+from tensorplay.distributed.autograd.graph_gathering import get_graph
 
 __all__ = [
+    "ContextGraph",
     "DistAutogradContext",
+    "GraphNode",
+    "MessagePair",
     "_current_context",
     "_get_debug_info",
     "_get_max_id",
@@ -33,6 +38,7 @@ __all__ = [
     "backward",
     "context",
     "get_gradients",
+    "get_graph",
     "is_available",
     "is_initialized",
     "statistics",

@@ -88,6 +88,12 @@ class Container:
             raise RuntimeError(self._no_context(context_id))
         return context
 
+    def here(self, context_id: int) -> DistAutogradContext | None:
+        """Like `retrieve`, but None if no message of the context has reached this worker."""
+        if context_id not in self._contexts and context_id not in self._released:
+            return None
+        return self.retrieve(context_id)
+
     def _no_context(self, context_id: int) -> str:
         state = "it has been released" if context_id in self._released else "it is not known here"
         return f"Could not find autograd context with id: {context_id} ({state})"

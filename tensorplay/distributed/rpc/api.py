@@ -199,9 +199,9 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
             agent.at_end.pop()()
         if _switch_interval_before:
             sys.setswitchinterval(_switch_interval_before.pop())
-        if completed:
+        if completed and not agent.departed:
             agent.transport.close()
-        if not completed or agent.departed:
+        else:
             _keep_for_good(agent.transport)
     if leaking:
         raise RuntimeError(
@@ -214,6 +214,9 @@ def _keep_for_good(transport: Transport) -> None:
 
     What holds it must outlive this module: mpi4py finalises MPI when the modules are gone, and
     until then others may fetch what was sent to them, and MPI may write what they have sent.
+
+    Its communicators are kept too.  What is under way to a worker that has left, or from it, would
+    else come out of a later communicator to which MPI gives the same number.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(transport))
 

@@ -50,7 +50,6 @@ class _Weight:
         # Kept in lowest terms, so that it stays short when copies come and go.
         zeros = (self.numerator & -self.numerator).bit_length() - 1
         if zeros:
-            zeros = min(zeros, self.exponent)
             self.numerator >>= zeros
             self.exponent -= zeros
 

@@ -221,10 +221,10 @@ class _Packer:
 
 
 class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.packers: list[_Packer] = [_Packer()]
-        self.tensors: list[tuple[int, Tensor]] = []
-        self.references: Sequence[Any] = ()
+    # On the class: a finaliser that makes a call may run in the middle of an `__init__`.
+    packers: list[_Packer] | None = None
+    tensors: list[tuple[int, Tensor]] = []  # noqa: RUF012
+    references: Sequence[Any] = ()
 
 
 _thread = _Thread()
@@ -238,6 +238,8 @@ def pack(value: Any, *, copy: bool) -> Packed:
         copy: Copy long buffers, since their memory may change before they are sent.
     """
     packers = _thread.packers
+    if packers is None:
+        packers = _thread.packers = [_Packer()]
     packer = packers[-1]
     if packer.free:
         return packer.pack(value, copy)

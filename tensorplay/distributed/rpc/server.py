@@ -197,9 +197,10 @@ class Server:
     def _unpack_call(
         self, message: Message, start: int = 0
     ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any]]:
-        if message.context != NO_CONTEXT:
-            self._agent.recorder.check(message)
         function, args, kwargs, tensors = unpack_call(message.body, message.buffers, start)
+        if message.context != NO_CONTEXT:
+            # Not earlier: references in the message must be there to be dropped.
+            self._agent.recorder.check(message)
         if tensors and message.context != NO_CONTEXT:
             self._agent.recorder.attach(message, tensors)
         # Memory of the message lives on only in what was made of it.

@@ -64,9 +64,15 @@ def wake(lock: Any) -> None:
 class _ThreadLock(threading.local):
     """Each thread's parking lock, held; releasing it wakes the thread."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
+    lock: Any
+
+    # At first use.  Not in `__init__`: a finaliser that waits may run in the middle of that.
+    def __getattr__(self, name: str) -> Any:
+        if name != "lock":
+            raise AttributeError(name)
+        lock = threading.Lock()
+        lock.acquire()
+        return self.__dict__.setdefault("lock", lock)
 
 
 #: This thread's parking lock is `own.lock`.

@@ -226,6 +226,31 @@ def test_a_late_call_in_a_released_context_raises_and_does_not_revive_it() -> No
     on_first(program, size=3)
 
 
+def forget(context_id: int) -> None:
+    current_session().container.release(context_id)
+
+
+def count_values() -> int:
+    gc.collect()
+    return rpc.statistics().values_owned
+
+
+def test_references_in_a_call_that_comes_too_late_for_its_context_are_dropped() -> None:
+    def program() -> None:
+        with dist_autograd.context() as context_id:
+            rref = rpc.RRef(5)
+            with pytest.raises(RuntimeError, match="released"):
+                rpc.rpc_sync(1, forget, args=(context_id,))  # it cannot even answer
+            with pytest.raises(RuntimeError, match="released"):
+                rpc.rpc_sync(1, type, args=(rref,))
+            with pytest.raises(RuntimeError, match="released"):
+                rpc.remote(1, type, args=(rref,)).to_here()
+            del rref
+        eventually(lambda: count_values() + rpc.rpc_sync(1, count_values) == 0)
+
+    on_first(program)
+
+
 def slowly(x: Any) -> Any:
     time.sleep(0.1)
     return x * 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tensorplay.distributed.rpc.ownership import Owner, RRefId
 
@@ -94,78 +97,225 @@ def test_copy_of_a_copy_of_a_copy(copies: int) -> None:
         assert freed == [False] * copies + [True]
 
 
-class Cluster:
-    """References on many workers; what is sent to the owner arrives in any order."""
+# -- every order of a few events -----------------------------------------------------------------
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+MOST_REFERENCES = 4
+WORKERS = range(3)
+OWNER = 0
+
+
+class State(NamedTuple):
+    """All that a few workers hold of one value, and all that is under way.
+
+    Attributes:
+        held: Worker and exponent of each reference.
+        sent: Destination and exponent of each reference in a message.
+        dropped: Exponents of the drops under way to the owner, or not taken up by it yet.
+        creation: How far the call that makes the value is: not there, being executed, through.
+        copies: How often a reference has been copied.
+    """
+
+    held: tuple[tuple[int, int], ...] = ((1, 0),)
+    sent: tuple[tuple[int, int], ...] = ()
+    dropped: tuple[int, ...] = ()
+    creation: str = "sent"
+    copies: int = 0
+
+
+Step = tuple[State, Callable[[Owner], bool]]
+
+
+def nothing_happens(owner: Owner) -> bool:
+    return False
+
+
+def hears_of_it(owner: Owner) -> bool:
+    owner.know(ID)
+    return False
+
+
+def without(entries: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    return entries[:index] + entries[index + 1 :]
+
+
+def steps_of_references(state: State) -> Iterator[Step]:
+    """What the holders of references may do, and the messages that hold one."""
+    for index, (worker, exponent) in enumerate(state.held):
+        rest = without(state.held, index)
+        yield (
+            state._replace(held=rest, dropped=sorted_with(state.dropped, exponent)),
+            nothing_happens,
+        )
+        if state.copies < MOST_REFERENCES - 1:
+            for to in WORKERS:
+                yield (
+                    state._replace(
+                        held=sorted_with(rest, (worker, exponent + 1)),
+                        sent=sorted_with(state.sent, (to, exponent + 1)),
+                        copies=state.copies + 1,
+                    ),
+                    nothing_happens,
+                )
+    for index, (to, exponent) in enumerate(state.sent):
+        rest = without(state.sent, index)
+        yield (
+            state._replace(sent=rest, held=sorted_with(state.held, (to, exponent))),
+            hears_of_it if to == OWNER else nothing_happens,
+        )
+        # It is not sent after all, or cannot be unpickled.
+        yield (
+            state._replace(sent=rest, dropped=sorted_with(state.dropped, exponent)),
+            nothing_happens,
+        )
+
+
+def steps_at_the_owner(state: State) -> Iterator[Step]:
+    for index, exponent in enumerate(state.dropped):
+        rest = without(state.dropped, index)
+        yield state._replace(dropped=rest), partial(give_back, exponent=exponent)
+    if state.creation == "sent":
+        yield state._replace(creation="executed"), hears_of_it
+    elif state.creation == "executed":
+        yield state._replace(creation="through"), is_made
+
+
+def give_back(owner: Owner, exponent: int) -> bool:
+    return owner.give_back(ID, exponent)
+
+
+def is_made(owner: Owner) -> bool:
+    return owner.made(ID)
+
+
+def sorted_with(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
+    return tuple(sorted((*entries, entry)))
+
+
+def check(state: State, owner: Owner, freed: bool) -> None:
+    """`freed` tells whether the last step has freed the value."""
+    over = state.creation == "through" and not (state.held or state.sent or state.dropped)
+    assert freed == over, f"{'' if freed else 'not '}freed in {state}"
+    if over:
+        assert ID not in owner
+        assert len(owner) == 0
+    elif state.creation != "sent":
+        assert ID in owner
+
+
+def test_every_order_of_up_to_four_references_on_three_workers() -> None:
+    seen: set[tuple[State, bytes]] = set()
+    start = (State(), pickle.dumps(Owner()))
+    open_ = [start]
+    ends = 0
+    while open_:
+        state, before = open_.pop()
+        steps = [*steps_of_references(state), *steps_at_the_owner(state)]
+        ends += not steps
+        for after, happens in steps:
+            owner = pickle.loads(before)
+            check(after, owner, happens(owner))
+            # What the owner has noted may differ by the order in which it has heard it.
+            reached = (after, pickle.dumps(owner))
+            if reached not in seen:
+                seen.add(reached)
+                open_.append(reached)
+    assert ends == MOST_REFERENCES  # one for each number of references
+    assert len(seen) > 5000
+
+
+# -- many values, many references, at random -----------------------------------------------------
+
+
+class Reference(NamedTuple):
+    rref_id: RRefId
+    exponent: int
+
+
+class Cluster(RuleBasedStateMachine):
+    """Values of one owner and references anywhere; what is sent to it arrives in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.owner = Owner()
-        #: Exponents of the references that are held somewhere, or travel in a message.
-        self.references = [0]
-        #: Under way to the owner: the exponent of a drop, "made" or "news".
-        self.under_way: list[int | str] = ["made"]
-        self.freed = 0
-        self.is_made = False
+        self.count = 0
+        #: Held somewhere, or in a message.
+        self.references: list[Reference] = []
+        #: Under way to the owner.
+        self.drops: list[Reference] = []
+        #: Calls under way to it, or executed by it, that make a value.
+        self.creations: list[RRefId] = []
+        self.freed: set[RRefId] = set()
 
-    def copy(self) -> None:
-        if self.references:
-            position = self.random.randrange(len(self.references))
-            self.references[position] += 1
+    def note(self, rref_id: RRefId, freed: bool) -> None:
+        if freed:
+            assert rref_id not in self.freed, "freed twice"
+            self.freed.add(rref_id)
+
+    @rule(creator=st.integers(1, 3))
+    def create(self, creator: int) -> None:
+        self.count += 1
+        rref_id = RRefId(creator, self.count)
+        self.references.append(Reference(rref_id, 0))
+        self.creations.append(rref_id)
+
+    @precondition(lambda self: self.references)
+    @rule(position=st.integers(0), times=st.integers(1, 8))
+    def copy(self, position: int, times: int) -> None:
+        position %= len(self.references)
+        for _ in range(times):
+            rref_id, exponent = self.references[position]
+            self.references[position] = Reference(rref_id, exponent + 1)
             self.references.append(self.references[position])
-            if self.random.random() < 0.3:
-                # The copy goes to the owner itself.
-                self.under_way.append("news")
 
-    def drop(self) -> None:
-        if self.references:
-            position = self.random.randrange(len(self.references))
-            self.under_way.append(self.references.pop(position))
+    @precondition(lambda self: self.references)
+    @rule(position=st.integers(0))
+    def bring_to_the_owner(self, position: int) -> None:
+        self.owner.know(self.references[position % len(self.references)].rref_id)
 
-    def deliver(self) -> None:
-        if not self.under_way:
-            return
-        item = self.under_way.pop(self.random.randrange(len(self.under_way)))
-        if item == "news":
-            # Whoever brings the news holds a reference meanwhile.
-            if self.references:
-                self.owner.know(ID)
-        elif item == "made":
-            self.is_made = True
-            self.freed += self.owner.made(ID)
-        else:
-            self.freed += self.owner.give_back(ID, int(item))
+    @precondition(lambda self: self.references)
+    @rule(position=st.integers(0))
+    def drop(self, position: int) -> None:
+        self.drops.append(self.references.pop(position % len(self.references)))
 
-    def check(self) -> None:
-        drops = [item for item in self.under_way if isinstance(item, int)]
-        if self.references or drops or not self.is_made:
-            assert self.freed == 0, "freed too early"
-            if self.is_made:
-                assert ID in self.owner
-        else:
-            assert self.freed == 1, "not freed"
-            assert len(self.owner) == 0
+    @precondition(lambda self: self.drops)
+    @rule(position=st.integers(0))
+    def deliver_drop(self, position: int) -> None:
+        rref_id, exponent = self.drops.pop(position % len(self.drops))
+        self.note(rref_id, self.owner.give_back(rref_id, exponent))
+
+    @precondition(lambda self: self.creations)
+    @rule(position=st.integers(0))
+    def begin_to_make(self, position: int) -> None:
+        self.owner.know(self.creations[position % len(self.creations)])
+
+    @precondition(lambda self: self.creations)
+    @rule(position=st.integers(0))
+    def make(self, position: int) -> None:
+        rref_id = self.creations.pop(position % len(self.creations))
+        self.note(rref_id, self.owner.made(rref_id))
+
+    @invariant()
+    def freed_exactly_when_nothing_is_left(self) -> None:
+        needed = {entry.rref_id for entry in (*self.references, *self.drops)}
+        needed.update(self.creations)
+        numbered = {RRefId(c, n) for c in range(1, 4) for n in range(1, self.count + 1)}
+        for rref_id in numbered:
+            if rref_id in self.freed:
+                assert rref_id not in needed, "freed too early"
+                assert rref_id not in self.owner
+            elif rref_id not in needed:
+                assert rref_id not in self.owner, "not freed"
+
+    def teardown(self) -> None:
+        while self.references:
+            self.drop(0)
+        while self.drops:
+            self.deliver_drop(len(self.drops) // 2)
+        while self.creations:
+            self.make(0)
+        assert len(self.freed) == self.count
+        assert len(self.owner) == 0
 
 
-STEPS = st.lists(st.sampled_from(["copy", "copy", "drop", "deliver", "deliver"]), max_size=200)
-
-
-def actions(cluster: Cluster, steps: list[str]) -> Iterator[None]:
-    for step in steps:
-        getattr(cluster, step)()
-        yield
-    while cluster.references:
-        cluster.drop()
-        yield
-    while cluster.under_way:
-        cluster.deliver()
-        yield
-
-
-@settings(deadline=None, max_examples=300)
-@given(seed=st.integers(0, 2**32), steps=STEPS)
-def test_freed_exactly_once_and_exactly_at_the_end(seed: int, steps: list[str]) -> None:
-    cluster = Cluster(seed)
-    for _ in actions(cluster, steps):
-        cluster.check()
-    assert cluster.freed == 1
-    assert len(cluster.owner) == 0
+Cluster.TestCase.settings = settings(deadline=None, max_examples=150, stateful_step_count=60)
+TestAnyOrderOfManyReferences = Cluster.TestCase

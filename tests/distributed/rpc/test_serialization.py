@@ -334,6 +334,49 @@ def test_packing_and_unpacking_within_packing_and_unpacking() -> None:
     assert shared.pickled == 1
 
 
+class PacksInTheEnd:
+    """Its finaliser, which the collector may run in the middle of anything, packs a message."""
+
+    packed: list[Any] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        PacksInTheEnd.packed.append(travel(["of the finaliser"]))
+
+
+def test_finaliser_that_packs_in_the_middle_of_a_threads_first_packing() -> None:
+    got: list[Any] = []
+
+    def collect_after(allocations: int) -> None:
+        PacksInTheEnd()
+        gc.set_threshold(allocations)
+        gc.enable()
+        try:
+            got.append(travel(["first"]))
+        finally:
+            gc.disable()
+
+    before = gc.get_threshold()
+    PacksInTheEnd.packed.clear()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for allocations in range(1, 80):
+            thread = threading.Thread(target=collect_after, args=(allocations,))
+            thread.start()
+            thread.join()
+            gc.collect()
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()
+        gc.unfreeze()
+    assert got == [["first"]] * 79
+    assert PacksInTheEnd.packed == [["of the finaliser"]] * 79
+
+
 # -- value semantics -----------------------------------------------------------------------------
 
 
