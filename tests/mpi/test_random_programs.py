@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distributed.autograd.driving import eventually, left_over
+from distributed.autograd.program_counts import check_counts
+from distributed.autograd.program_products import check_products
 from distributed.autograd.program_runs import check_program
 from mpi.conftest import RpcWorld
 from tensorplay.distributed import rpc
@@ -39,3 +41,17 @@ def test_random_programs_that_all_ranks_drive_at_once(world: RpcWorld) -> None:
         check_program(10_000 + seed, world.size)
     nothing_left(world)
     rpc.shutdown()
+
+
+def test_hessian_vector_products_of_random_programs(rpc_world: RpcWorld) -> None:
+    if rpc_world.rank == 0:
+        products = [check_products(20_000 + seed, rpc_world.size) for seed in range(COUNT)]
+        assert sum(products) > COUNT / 3
+        nothing_left(rpc_world)
+
+
+def test_messages_of_random_programs(rpc_world: RpcWorld) -> None:
+    if rpc_world.rank == 0:
+        for seed in range(COUNT // 2):
+            check_counts(30_000 + seed, rpc_world.size)
+        nothing_left(rpc_world)

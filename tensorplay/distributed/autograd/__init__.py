@@ -6,6 +6,7 @@ from tensorplay.distributed.autograd.api import (
     get_gradients,
     is_available,
     is_initialized,
+    statistics,
 )
 from tensorplay.distributed.autograd.by_hand import (
     _current_context,
@@ -40,4 +41,5 @@ __all__ = [
     "get_graph",
     "is_available",
     "is_initialized",
+    "statistics",
 ]

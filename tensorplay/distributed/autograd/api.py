@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorplay.distributed.autograd.container import KeptGradients, thread
 from tensorplay.distributed.autograd.session import current_session, session_or_none
+from tensorplay.distributed.autograd.statistics import Statistics
 from tensorplay.distributed.rpc.messages import register_backward
 from tensorplay.distributed.transport.wire import NO_CONTEXT
 from tensorplay.tensor import Tensor, wrap
@@ -167,6 +168,17 @@ def get_gradients(context_id: int | None = None) -> dict[Tensor, Tensor]:
                 "call get_gradients within `with dist_autograd.context():`"
             )
     return current_session().container.gradients(context_id)
+
+
+def statistics() -> Statistics:
+    """This worker's counters of what backward passes have sent.  Local; any thread.
+
+    Those of a pass are final on all workers when `backward` returns.
+
+    Raises:
+        RuntimeError: RPC has not been initialised.
+    """
+    return current_session().exchange.counters.read()
 
 
 register_backward(backward)

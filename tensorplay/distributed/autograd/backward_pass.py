@@ -9,7 +9,8 @@ function when it becomes ready; one that nothing reaches answers none at once.  
 ready together, for one worker, travel in one message.
 
 *Tell.*  When nothing is ready for the first time, the worker tells those it knows in this context,
-and has neither sent anything to nor heard from in this pass, that the pass has begun.
+and has neither sent anything to nor heard from in this pass, that the pass has begun; but not those
+that have an answer to get from it and owe it none: the answer will tell them.
 
 *Done.*  The worker is done when all its send functions have been answered and all that was ready
 has run.  It reports to the starting worker whom it knew when it joined.  The starting worker is
@@ -185,12 +186,20 @@ class BackwardPass:
         self._flush()
         if not self._begun:
             self._begun = True
-            for rank in sorted(self._known - self._told):
-                self._emit(SendBegin(rank))
+            untold = self._known - self._told
+            if untold:
+                for rank in sorted(untold - self._told_later()):
+                    self._emit(SendBegin(rank))
         if not self._owed and not self.done:
             self.done = True
             report = SendReport(self._known, tuple(self._used_sends), tuple(self._used_recvs))
             self._emit(report)
+
+    def _told_later(self) -> set[int]:
+        """Workers that an answer is still to go to, and that this one waits for in nothing."""
+        waiting = self._task.pending.get
+        due = {recv.peer for recv in self._recvs.values() if waiting(recv)}
+        return due - {self._sends[message_id].peer for message_id in self._owed}
 
     def _sink(self, target: Any, grad: Any) -> None:
         if not isinstance(target, RecvRpcBackward):

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from tensorplay.distributed.autograd.answers import Keep, pack_answers, unpack_answers
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
     BackwardPass,
@@ -23,6 +22,7 @@ from tensorplay.distributed.autograd.backward_pass import (
 from tensorplay.distributed.autograd.container import RANK_SHIFT, Container
 from tensorplay.distributed.autograd.context import DistAutogradContext
 from tensorplay.distributed.autograd.runner import PassRunner
+from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.errors import (
     Failure,
@@ -33,10 +33,7 @@ from tensorplay.distributed.rpc.errors import (
 )
 from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
-from tensorplay.distributed.rpc.payloads import pack_flat, unpack_flat
-from tensorplay.distributed.rpc.serialization import Packed
 from tensorplay.distributed.transport.wire import Message
-from tensorplay.tensor import Tensor, wrap
 
 GRADIENTS = FIRST_FREE_KIND
 BEGIN = FIRST_FREE_KIND + 1
@@ -58,8 +55,6 @@ name_kinds(
 )
 
 Task = Callable[[], None]
-#: Whether a pass retains the graph, and whether it is recorded itself.
-Keep = tuple[bool, bool]
 
 
 class _Started:
@@ -75,6 +70,9 @@ class Exchange:
     """Starts passes, takes part in those of others, and spreads releases.
 
     Handlers run on the polling thread; a pass's rules run as its runner's task.
+
+    Attributes:
+        counters: Counts what is sent.
     """
 
     def __init__(self, agent: Agent, container: Container) -> None:
@@ -84,6 +82,7 @@ class Exchange:
         self._pass_ids = itertools.count((agent.rank << RANK_SHIFT) + 1)
         self._lock = threading.Lock()
         self._started: dict[int, _Started] = {}
+        self.counters = Counters()
         for kind, handler in (
             (GRADIENTS, self._on_gradients),
             (BEGIN, self._on_begin),
@@ -226,6 +225,7 @@ class Exchange:
         if isinstance(instruction, SendAnswers):
             self._send_gradients(context.id, pass_id, keep, instruction)
         elif isinstance(instruction, SendBegin):
+            self.counters.add(notices_sent=1)
             self._send(BEGIN, instruction.to, context.id, (pass_id, keep))
         else:
             if not any(keep):
@@ -235,6 +235,7 @@ class Exchange:
             if starter == self._rank:
                 self._report(pass_id, self._rank, known)
             else:
+                self.counters.add(reports_sent=1)
                 self._send(REPORT, starter, context.id, (pass_id, known))
 
     def _submit(self, task: Task | None) -> None:
@@ -296,50 +297,27 @@ class Exchange:
     def _send_gradients(
         self, context_id: int, pass_id: int, keep: Keep, instruction: SendAnswers
     ) -> None:
-        """Send answers in flat form: for each its message, how many gradients, and these."""
-        values: list[Any] = [pass_id, *keep]
-        for message_id, grads in instruction.answers:
-            if grads is None:
-                values += (message_id, None)
-            else:
-                values += (message_id, len(grads))
-                values += [
-                    grad if grad is None or isinstance(grad, Tensor) else wrap(np.asarray(grad))
-                    for grad in grads
-                ]
-        packed = Packed()
-        if not pack_flat(values, packed, copy=False):
-            raise TypeError(
-                "gradients that cross workers must be numbers, got dtypes "
-                f"{[str(value.dtype) for value in values if isinstance(value, Tensor)]}"
-            )
+        packed = pack_answers(pass_id, keep, instruction.answers)
         message = Message(GRADIENTS, instruction.to, packed.body, packed.buffers)
         message.context = context_id
         if packed.tensors:
             # The pass is recorded: its gradients hang from a pair of their own, for later passes.
             message.grad_count = len(packed.tensors)
             self._container.record_send(message, packed.tensors)
+        self.counters.add(
+            gradients_sent=sum([grads is not None for _, grads in instruction.answers]),
+            answers_sent=len(instruction.answers),
+            answer_messages_sent=1,
+        )
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
 
     def _on_gradients(self, message: Message) -> Task | None:
-        values, tensors = unpack_flat(message.body, message.buffers)
+        pass_id, keep, answers, tensors = unpack_answers(message.body, message.buffers)
         if tensors:
             self._container.attach(message, tensors)
-        pass_id, retain_graph, create_graph = values[:3]
-        answers: list[Answer] = []
-        position = 3
-        while position < len(values):
-            message_id, count = values[position : position + 2]
-            position += 2
-            grads = None
-            if count is not None:
-                arrays = values[position : position + count]
-                grads = arrays if create_graph else [g if g is None else g._array for g in arrays]
-                position += count
-            answers.append((message_id, grads))
-        return self._event(message, pass_id, (retain_graph, create_graph), answers)
+        return self._event(message, pass_id, keep, answers)
 
     def _on_begin(self, message: Message) -> Task | None:
         pass_id, keep = pickle.loads(message.body)
@@ -393,6 +371,7 @@ class Exchange:
             for pass_id in pass_ids:
                 self._submit(self._take_late(context, pass_id, message_id))
         else:
+            self.counters.add(late_answers_sent=1)
             self._send(LATE, peer, context.id, (pass_ids, message_id))
 
     def retract(self, context: DistAutogradContext, message_id: int) -> None:

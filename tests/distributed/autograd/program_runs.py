@@ -7,10 +7,11 @@ prints a program and runs it on workers of one process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -186,7 +187,7 @@ def gradients_here(seed: int, size: int, context_id: int) -> Gradients:
     found: Gradients = {}
     for name, parameter in parameters_here(program).items():
         grad = grads.pop(parameter, None)
-        found[name] = None if grad is None else grad.numpy().copy()
+        found[name] = None if grad is None else grad.detach().numpy().copy()
         assert parameter.grad is None
     assert not grads, "gradients of something that is no parameter"
     return found
@@ -217,13 +218,20 @@ def distributed_gradients(program: Program) -> Gradients:
 def check_program(seed: int, size: int, *, numerically: bool = False) -> None:
     """Compare a program's gradients with those of one process; this worker drives."""
     program = program_of(seed, size)
-    try:
+    with shown(program):
         compare(distributed_gradients(program), plain_gradients(program), 1e-12)
-    except Exception as error:
-        rerun = f"python tests/distributed/autograd/program_runs.py {seed} {size}"
-        raise AssertionError(f"{error}\n\n{program}\n\nrerun: {rerun}") from error
     if numerically:
         check_numerically(program)
+
+
+@contextlib.contextmanager
+def shown(program: Program) -> Iterator[None]:
+    """An error within it shows the program, too."""
+    try:
+        yield
+    except Exception as error:
+        rerun = f"python tests/distributed/autograd/program_runs.py {program.seed} {program.size}"
+        raise AssertionError(f"{error}\n\n{program}\n\nrerun: {rerun}") from error
 
 
 def check_numerically(program: Program) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import tensorplay as tp
+from distributed.autograd.crossings import Crossings
 
 Shape = tuple[int, int]
 
@@ -415,13 +416,22 @@ def _names(values: Iterable[int]) -> str:
 # -- running it without any worker -----------------------------------------------------------------
 
 
-def interpret(program: Program, parameters: dict[str, tp.Tensor]) -> list[tp.Tensor]:
-    """The losses, computed in one process by ordinary function calls."""
-    return _interpret(program, program.blocks[0], [], parameters)
+def interpret(
+    program: Program, parameters: dict[str, tp.Tensor], crossings: Crossings | None = None
+) -> list[tp.Tensor]:
+    """The losses, computed in one process by ordinary function calls.
+
+    With `crossings` it notes the messages that there would be between workers.
+    """
+    return _interpret(program, program.blocks[0], [], parameters, crossings)
 
 
 def _interpret(
-    program: Program, block: Block, given: list[tp.Tensor], parameters: dict[str, tp.Tensor]
+    program: Program,
+    block: Block,
+    given: list[tp.Tensor],
+    parameters: dict[str, tp.Tensor],
+    crossings: Crossings | None,
 ) -> list[tp.Tensor]:
     values = list(given)
     called: dict[int, list[tp.Tensor]] = {}
@@ -434,13 +444,27 @@ def _interpret(
                     values.append(tp.full(shape, number, dtype=tp.float64))
                 case Compute(operation, operands):
                     values.append(FUNCTIONS[operation](*[values[i] for i in operands]))
-                case Call(callee, way, _, _, operands, _):
-                    results = _interpret(
-                        program, program.blocks[callee], [values[i] for i in operands], parameters
-                    )
+                case Call(callee, way, third, _, operands, _):
+                    called_block = program.blocks[callee]
+                    here, there = block.worker, called_block.worker
+                    arguments = [values[i] for i in operands]
+                    if crossings is not None:
+                        arguments = crossings.cross(here, there, arguments)
+                    made = _interpret(program, called_block, arguments, parameters, crossings)
+                    results = made
+                    if crossings is not None:
+                        if way == THIRD:
+                            results = crossings.cross(there, third, results)
+                            results = crossings.cross(third, here, results)
+                        else:
+                            results = crossings.cross(there, here, results)
                     if way == TWICE:
                         # Half of each copy.
-                        results = [one * 0.5 + one * 0.5 for one in results]
+                        again = made if crossings is None else crossings.cross(there, here, made)
+                        results = [
+                            one * 0.5 + other * 0.5
+                            for one, other in zip(results, again, strict=True)
+                        ]
                     if way == ASYNC:
                         called[position] = results
                     else:
@@ -461,10 +485,10 @@ def leaves(program: Program) -> dict[str, tp.Tensor]:
 Gradients = dict[str, Any]
 
 
-def plain_gradients(program: Program) -> Gradients:
+def plain_gradients(program: Program, crossings: Crossings | None = None) -> Gradients:
     """Each parameter's gradient in one process, None where there is none."""
     parameters = leaves(program)
-    losses = interpret(program, parameters)
+    losses = interpret(program, parameters, crossings)
     for number, chosen in enumerate(program.passes, start=1):
         retain_graph = number < len(program.passes)
         tp.autograd.backward([losses[i] for i in chosen], retain_graph=retain_graph)

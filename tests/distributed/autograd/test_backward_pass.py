@@ -459,6 +459,24 @@ def test_who_has_not_heard_is_told_once_when_nothing_is_ready() -> None:
     assert scene.news() == [report([1, 2, 3, 4], recvs=[7])]
 
 
+def test_who_is_to_be_answered_later_is_not_told_unless_it_owes_something() -> None:
+    scene = Scene(known=[1, 2, 3])
+    (x,), (y,) = scene.recv(7, 1), scene.recv(8, 2)
+    scene.send(9, 2, x * 2)
+    scene.send(10, 3, y * 2)
+    running = scene.join()
+    # All three have not heard; 1 will with the answer for 7, and owes nothing.
+    assert scene.news() == [SendBegin(2), SendBegin(3)]
+    running.answer([(9, [np.array(1.0)]), (10, None)])
+    running.advance()
+    *answers, last = scene.news()
+    assert sorted(answers, key=lambda one: one.to) == [  # type: ignore[union-attr]
+        SendAnswers(1, [(7, [2.0])]),
+        SendAnswers(2, [(8, None)]),
+    ]
+    assert last == report([1, 2, 3], sends=[9], recvs=[7])
+
+
 def test_a_pair_of_a_worker_with_itself_sends_nothing() -> None:
     scene = Scene(known=[0])
     w = leaf()

@@ -82,6 +82,31 @@ def test_mixed_derivatives_through_calls_and_references(options: dict[str, Any])
     on_first(program, size=3, **options)
 
 
+def transposed_sum(x: Any, y: Any) -> Any:
+    return (x + y).transpose(0, 1)
+
+
+def test_one_gradient_for_several_tensors_of_a_message() -> None:
+    """A sum gives both its terms the same tensor, here a view."""
+
+    def program() -> None:
+        x, y = leaf(1.0, 2.0).reshape(1, 2).detach().requires_grad_(), leaf(3.0)
+        with autograd.context() as context_id:
+            there = rpc.rpc_sync(1, transposed_sum, args=(x * x, x * y))
+            autograd.backward(context_id, [(there * there).sum()], create_graph=True)
+            # (x^2 + x y)^2
+            first = autograd.get_gradients(context_id)
+            a, b = x.detach().numpy(), 3.0
+            close(first[x], 2 * (a * a + a * b) * (2 * a + b))
+            close(first[y], [(2 * (a * a + a * b) * a).sum()])
+            autograd.backward(context_id, [first[x].sum()])
+            second = autograd.get_gradients(context_id)
+            close(second[x] - first[x], 12 * a * a + 12 * a * b + 2 * b * b)
+            close(second[y] - first[y], [(6 * a * a + 4 * a * b).sum()])
+
+    on_first(program)
+
+
 _layers: dict[int, Linear] = {}
 
 
