@@ -121,7 +121,8 @@ class Suite:
             pytest_command,
             limit=self._options.limit,
             cwd=TESTS.parent,
-            variables=self._variables(),
+            # The stacks of ranks that have to be ended come by the signal of the hang dump.
+            variables={**self._variables(), "TENSORPLAY_DUMP_SIGNAL": "none"},
             rank_pids=lambda: [record.pid for record in read_records(folder, size) if record.pid],
         )
         verdict = judge(name, size, finished, read_records(folder, size), self._may_be_empty)
@@ -141,8 +142,7 @@ class Suite:
 
     def _variables(self) -> dict[str, str]:
         paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        # Stacks of ranks that have to be ended come by the same signal.
-        return {"PYTHONPATH": os.pathsep.join(paths), "TENSORPLAY_DUMP_SIGNAL": "none"}
+        return {"PYTHONPATH": os.pathsep.join(paths)}
 
     def _show_outputs(self, folder: Path, size: int, first: int, launcher_output: str) -> None:
         for rank in sorted(range(size), key=lambda rank: rank != first):
