@@ -93,7 +93,8 @@ class RRef(Generic[T]):
         agent = agent_or_none()
         if agent is None:
             raise RuntimeError(
-                "Current RPC agent is not set! Did you initialize the RPC framework (e.g. by "
+                why_forbidden()
+                or "Current RPC agent is not set! Did you initialize the RPC framework (e.g. by "
                 "calling `rpc.init_rpc`)?"
             )
         rref_id = agent.rrefs.new_id()
