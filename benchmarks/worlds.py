@@ -80,7 +80,7 @@ class World:
         self.bytes: Counter[int] = Counter()
         for rank in range(size):
             agent, container = Agent(self, rank), Container(rank)
-            container.exchange = Exchange(agent, container)  # type: ignore[arg-type]
+            container.exchange = Exchange(agent, container)  # type: ignore[arg-type]  # a stand-in
             container.get(CONTEXT)
             self.agents.append(agent)
             self.containers.append(container)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.launcher import Finished, run_bounded, run_ranks
+from harness.launcher import Finished
+from harness.programs import program_runner
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LIMIT = 60.0
@@ -47,17 +45,7 @@ TRACEBACK = "Traceback (most recent call last)"
 def run_job(tmp_path: Path) -> RunJob:
     """Return a function that runs a program of the given body on some ranks, 0 for no launcher."""
 
-    def run(body: str, *, size: int = 2, **variables: str) -> Finished:
-        script = tmp_path / "program.py"
-        script.write_text(HEADER + textwrap.dedent(body))
-        paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        variables["PYTHONPATH"] = os.pathsep.join(paths)
-        command = [sys.executable, str(script)]
-        if size:
-            return run_ranks(size, command, limit=LIMIT, variables=variables)
-        return run_bounded(command, limit=LIMIT, variables=variables)
-
-    return run
+    return program_runner(tmp_path, HEADER)
 
 
 def check_ended(finished: Finished, *parts: str) -> None:

@@ -33,12 +33,15 @@ def say(text):
 """
 
 
-def program_runner(folder: Path) -> RunProgram:
-    """Return a function that runs a program of the given body on `size` ranks; 0: no launcher."""
+def program_runner(folder: Path, header: str = HEADER) -> RunProgram:
+    """Return a function that runs a program of the given body on `size` ranks; 0: no launcher.
+
+    `header` stands before the body.
+    """
 
     def run(body: str, *, size: int = 2, **variables: str) -> Finished:
         script = folder / "program.py"
-        script.write_text(HEADER + textwrap.dedent(body))
+        script.write_text(header + textwrap.dedent(body))
         paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables["PYTHONPATH"] = os.pathsep.join(paths)
         command = [sys.executable, str(script)]

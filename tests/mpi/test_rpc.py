@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 
 import tensorplay as tp
 from mpi.conftest import RpcWorld
+from mpi.served import LIMIT, add, digest, eventually, here, identity
 from tensorplay.distributed import rpc
 from tensorplay.distributed.rpc import agent
 from tensorplay.distributed.transport import mpi
@@ -22,36 +22,10 @@ from tensorplay.distributed.transport.wire import EAGER_LIMIT, INLINE_LIMIT
 
 pytestmark = pytest.mark.mpi
 
-LIMIT = 20.0
-"""Seconds after which something that should have happened never will."""
-
 MIB = 1 << 20
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, "did not come true"
-        time.sleep(1e-3)
-
-
 # -- functions that are called -------------------------------------------------------------------
-
-
-def here() -> int:
-    return rpc.get_worker_info().id
-
-
-def add(a: Any, b: Any) -> Any:
-    return a + b
-
-
-def identity(value: Any) -> Any:
-    return value
-
-
-def digest(array: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
 
 
 def pattern(nbytes: int, seed: int = 0) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 def _pickler_class() -> Any:
     cloudpickle = importlib.import_module("cloudpickle")
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]  # may be absent
         def __init__(
             self,
             file: io.BytesIO,

@@ -43,7 +43,7 @@ def async_execution(function: F) -> F:
         return function(*args, **kwargs)
 
     setattr(wrapper, _MARK, function)
-    return wrapper  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]  # wraps() keeps the signature
 
 
 class Later(NamedTuple):

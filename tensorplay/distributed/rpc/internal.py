@@ -6,7 +6,7 @@ import enum
 import io
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tensorplay.distributed.rpc.serialization import (
@@ -43,7 +43,7 @@ class RemoteException(NamedTuple):
 
 
 class _Received(threading.local):
-    tensors: list[Tensor] = []  # noqa: RUF012
+    tensors: Sequence[Tensor] = ()
 
 
 _received = _Received()

@@ -64,6 +64,7 @@ def log_messages(transport: Transport) -> None:
             logger.debug(describe(message, "from"))
         return message
 
+    # On the instance: a transport that logs nothing looks up nothing.
     transport.send = send  # type: ignore[method-assign]
     transport.poll = poll  # type: ignore[method-assign]
 

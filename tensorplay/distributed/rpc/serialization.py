@@ -229,7 +229,8 @@ class _Packer:
 class _Thread(threading.local):
     # On the class: a finaliser that makes a call may run in the middle of an `__init__`.
     packers: list[_Packer] | None = None
-    tensors: list[tuple[int, Tensor]] = []  # noqa: RUF012
+    # None outside `unpack`: what is pickled in a message can be loaded by pickle, too.
+    tensors: list[tuple[int, Tensor]] | None = None
     references: Sequence[Any] = ()
 
 
@@ -319,5 +320,6 @@ def _received(array: np.ndarray[Any, Any], number: int) -> Tensor:
     tensor = wrap(array)
     if number >= 0:
         tensor._requires_grad = True
-        _thread.tensors.append((number, tensor))
+        if _thread.tensors is not None:
+            _thread.tensors.append((number, tensor))
     return tensor

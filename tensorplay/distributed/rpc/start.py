@@ -125,7 +125,7 @@ def _disagreement(argument: str, given: object, allowed: set[int], own: int) -> 
     if given is None:
         return None
     try:
-        number = operator.index(given)  # type: ignore[arg-type]
+        number = operator.index(given)  # type: ignore[arg-type]  # raises TypeError if it is none
     except TypeError:
         return TypeError(f"{argument} must be an int, got {type(given).__name__}")
     if number not in allowed:

@@ -59,6 +59,7 @@ class Transport(ABC):
 
     def abandon(self) -> None:
         """Refuse to send and receive: this process is a forked child, and must not touch MPI."""
+        # On the instance, so that the transports of other processes pay nothing for it.
         self.send = _refuse  # type: ignore[method-assign, assignment]
         self.poll = _refuse  # type: ignore[method-assign]
 
