@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay.distributed.autograd.arguments import as_list, as_seconds, check_id
 from tensorplay.distributed.autograd.container import KeptGradients, thread
 from tensorplay.distributed.autograd.session import current_session, session_or_none
 from tensorplay.distributed.autograd.statistics import Statistics
@@ -104,7 +105,7 @@ def backward(
         retain_graph: Keep the graph on all workers, so that it can be differentiated again.
         create_graph: Record the pass itself on all workers, so that gradients can be differentiated
             again in this context: those of `get_gradients` then require grad.  Retains the graph.
-        timeout: Seconds for the whole pass; no limit by default.
+        timeout: Seconds for the whole pass; None, the default, or 0 for no limit.
 
     Raises:
         TypeError: `roots` is not a tensor or a sequence of tensors.
@@ -115,21 +116,15 @@ def backward(
 
     After an error the pass has ended on all workers, and the context can be used again.
     """
-    if isinstance(context_id, bool) or not isinstance(context_id, int):
-        raise TypeError(f"context_id must be an int, got {type(context_id).__name__}")
+    check_id("backward", context_id)
+    tensors = as_list("backward", roots)
+    seconds = as_seconds("backward", timeout)
     session = current_session()
     context = session.container.retrieve(context_id)
-    seeds = [_seed(root, create_graph) for root in _as_list(roots)]
-    session.exchange.backward(context, seeds, retain_graph, timeout, create_graph)
-
-
-def _as_list(roots: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    tensors = [roots] if isinstance(roots, Tensor) else roots
-    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
-        raise TypeError("roots must be a Tensor or a list or tuple of Tensors")
     if not tensors:
         raise RuntimeError("No tensors provided for gradient computation.")
-    return list(tensors)
+    seeds = [_seed(root, create_graph) for root in tensors]
+    session.exchange.backward(context, seeds, retain_graph, seconds, create_graph)
 
 
 def _seed(root: Tensor, create_graph: bool) -> tuple[Any, Any]:
@@ -160,7 +155,9 @@ def get_gradients(context_id: int | None = None) -> dict[Tensor, Tensor]:
     Raises:
         RuntimeError: The context is not known here, or has been released.
     """
-    if context_id is None:
+    if context_id is not None:
+        check_id("get_gradients", context_id)
+    else:
         context_id = thread.context
         if context_id == NO_CONTEXT:
             raise RuntimeError(

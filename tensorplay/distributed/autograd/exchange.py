@@ -118,11 +118,12 @@ class Exchange:
                 runner, begin = self._take_part(
                     context, pass_id, (retain_graph, create_graph), self._rank, (), roots
                 )
-                assert runner is not None
-                assert begin is not None
-                begin()
+                if begin is not None:
+                    begin()
                 finished = self._agent.wait(
-                    started.result, deadline, mine=lambda task: task is runner.task
+                    started.result,
+                    deadline,
+                    mine=lambda task: runner is not None and task is runner.task,
                 )
                 if not finished:
                     started.result.finish(
@@ -181,6 +182,12 @@ class Exchange:
                 return runner, runner.post(partial(_answer, source=source, answers=answers))
             if runner is not None:
                 runner.stop()  # that pass has ended, though this worker has not heard of it
+            if context.known & self._agent.departed:
+                # Before anything has run, so that the graph here is not used up.  Who departs
+                # later is dealt with by `lose`, which waits for the lock.
+                context.passes[starter] = (pass_id, None)
+                self._fail_for_lost(context, pass_id)
+                return None, None
             # Passes of other workers may still run elsewhere, and count on pairs dropped here.
             gone = [
                 recv
@@ -207,9 +214,6 @@ class Exchange:
                 partial(self._finished, context, pass_id),
             )
             context.passes[starter] = (pass_id, runner)
-            if context.known & self._agent.departed:
-                # Looked at after the pass has been entered: `lose` does it the other way.
-                self._fail_for_lost(context, pass_id)
             early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
             # Together: who is answered in consequence need not be told that the pass has begun.
             event = partial(_join, roots=roots, source=source, answers=[*early, *answers])
