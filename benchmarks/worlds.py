@@ -242,7 +242,7 @@ class Cost:
         pairs: Send/recv pairs between workers.
         answers: Messages with answers for them.
         notices: Messages that say that the pass has begun.
-        reports: Messages that say that a worker is done.
+        reports: Workers' words that they are done; with their last answers, or alone.
         rounds: How many messages follow one another at most.
         bytes: Bytes of all messages.
         busiest: Messages that a worker other than the starting one sends and receives, at most.
@@ -261,11 +261,6 @@ class Cost:
     memory: int
     others: int = field(default=0, repr=False)
 
-    @property
-    def messages(self) -> int:
-        """Of all kinds."""
-        return self.answers + self.notices + self.reports + self.others
-
 
 def measure(shape: Callable[[World], tp.Tensor], size: int, *, memory: bool = True) -> Cost:
     """The cost of the pass of a world; `memory` is 0 if it is not asked for, which is faster."""
@@ -283,7 +278,11 @@ def measure(shape: Callable[[World], tp.Tensor], size: int, *, memory: bool = Tr
         pairs=world.pairs,
         answers=world.kinds[GRADIENTS],
         notices=world.kinds[BEGIN],
-        reports=world.kinds[REPORT],
+        reports=sum(
+            container.exchange.counters.read().reports_sent
+            for container in world.containers
+            if container.exchange is not None
+        ),
         rounds=world.rounds,
         bytes=sum(world.bytes.values()) // 2,
         busiest=max(world.handled[rank] for rank in range(size) if rank != STARTER),

@@ -39,6 +39,9 @@ class GraphTask:
         retain_graph: Keep what the rules saved, so that another pass can use it.
         create_graph: Record the pass itself; gradients are then tensors rather than arrays.
         captures: Nodes inside the graph whose gradient is wanted; filled in place.
+
+    Attributes:
+        pause: Set by the sink, or by another thread: `run` returns after the node that it runs.
     """
 
     __slots__ = (
@@ -46,6 +49,7 @@ class GraphTask:
         "captures",
         "create_graph",
         "grads",
+        "pause",
         "pending",
         "ready",
         "retain_graph",
@@ -70,6 +74,7 @@ class GraphTask:
         self.grads: dict[Any, Any] = {}
         #: Targets whose answers are all in.
         self.ready: list[Any] = []
+        self.pause = False
         # Targets whose sum is an array that nobody else holds: it may be added to in place.
         self._owned: set[Any] = set()
 
@@ -142,11 +147,8 @@ class GraphTask:
         if left == 0:
             self.ready.append(target)
 
-    def run(self, pause: Callable[[], bool] | None = None) -> None:
-        """Run what is ready, and what becomes ready through it.
-
-        `pause` is asked after each node; if it says so, `run` returns with work left in `ready`.
-        """
+    def run(self) -> None:
+        """Run what is ready, and what becomes ready through it, unless told to `pause`."""
         # The loop is written out, without calls that could be spared: per node it costs about as
         # much as the arithmetic of a small operation.
         ready = self.ready
@@ -215,7 +217,7 @@ class GraphTask:
                         ready.append(edge)
                 # A gradient on its way to a leaf must not be held here as well.
                 answers = answer = before = total = None
-            if pause is not None and pause():
+            if self.pause:
                 return
 
     def _add(self, target: Target, grad: Any) -> None:

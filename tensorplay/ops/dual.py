@@ -7,6 +7,7 @@ a function, or calls by another name, is here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from tensorplay.tensor import Tensor, wrap
 
 #: NumPy's own ``sum`` method costs twice as much.
 add_up: Any = np.add.reduce
+#: A view of a single value costs several microseconds in NumPy; up to so many elements, writing it
+#: out is cheaper.
+_SPREAD_BY_VIEW = 1024
 
 
 def sum_over(value: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
@@ -43,7 +47,11 @@ def spread(value: Any, shape: tuple[int, ...]) -> Any:
     """Broadcast to `shape`."""
     if isinstance(value, Tensor):
         return value.broadcast_to(shape)
-    return np.broadcast_to(value, shape)
+    if math.prod(shape) > _SPREAD_BY_VIEW:
+        return np.broadcast_to(value, shape)
+    spread_out = np.empty(shape, value.dtype)
+    spread_out[...] = value
+    return spread_out
 
 
 def cast(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -25,7 +25,7 @@ Pure: no messages, no threads, no clock.  Events are method calls; instructions 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ Grads = Sequence[Any] | None
 Answer = tuple[int, Grads]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SendAnswers:
     """Send these answers to a worker."""
 
@@ -50,24 +50,25 @@ class SendAnswers:
     answers: list[Answer]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SendBegin:
     """Tell a worker that the pass has begun."""
 
     to: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SendReport:
     """Tell the starting worker that this one is done, and whom it knows.
 
     Before that, if the graph is not retained, forget the pairs that the pass has used: the next
-    pass must not count them.
+    pass must not count them.  The last answers for the starting worker go with the report.
     """
 
-    known: frozenset[int]
-    used_sends: tuple[int, ...]
-    used_recvs: tuple[int, ...]
+    known: Set[int]
+    used_sends: Sequence[int]
+    used_recvs: Sequence[int]
+    answers: Sequence[Answer] = ()
 
 
 Instruction = SendAnswers | SendBegin | SendReport
@@ -83,6 +84,7 @@ class BackwardPass:
         known: Workers this one has exchanged messages with in the context.
         leaf: Called with each leaf and its whole gradient.
         emit: Called with each instruction, in order.
+        starter: The worker that has started the pass, if this is another.
         gone: Recv functions that are no more, but whose peers may still count on an answer.
         retain_graph: Keep the graph for another pass.
         create_graph: Record the pass itself; gradients are then tensors rather than arrays.
@@ -100,6 +102,7 @@ class BackwardPass:
         leaf: Callable[[Tensor, Any], None],
         emit: Callable[[Instruction], None],
         *,
+        starter: int | None = None,
         gone: Iterable[RecvRpcBackward] = (),
         retain_graph: bool = False,
         create_graph: bool = False,
@@ -108,9 +111,11 @@ class BackwardPass:
         self._sends = dict(sends)
         self._recvs = dict(recvs)
         self._gone = tuple(gone)
-        self._known = frozenset(known) - {rank}
+        self._known = set(known)
+        self._known.discard(rank)
         self._leaf = leaf
         self._emit = emit
+        self._starter = starter
         self._create_graph = create_graph
         self._task = GraphTask(
             self._sink, retain_graph=retain_graph or create_graph, create_graph=create_graph
@@ -119,8 +124,9 @@ class BackwardPass:
         self._owed = set(self._sends)
         # Answers ready for each worker, and the workers that know of the pass.
         self._ready: dict[int, list[Answer]] = {}
-        self._urgent = False
         self._told: set[int] = set()
+        if starter is not None:
+            self._told.add(starter)
         self._own_answers: deque[Answer] = deque()
         self._begun = False
         self._stopped = False
@@ -131,15 +137,16 @@ class BackwardPass:
     def join(self, roots: Sequence[tuple[Any, Any]] = ()) -> None:
         """Count dependencies; `roots` are ``(graph node, gradient)`` on the starting worker."""
         task = self._task
-        task.count([root for root, _ in roots])
-        task.count(self._sends.values())
-        for send in self._sends.values():
+        sends = self._sends.values()
+        task.count([*[root for root, _ in roots], *sends])
+        for send in sends:
             task.expect(send)
         for root, grad in roots:
             task.seed(root, grad)
         task.start()
+        pending = task.pending
         for recv in self._recvs.values():
-            if recv not in task.pending:
+            if recv not in pending:
                 self._answer(recv, None)
         for recv in self._gone:
             self._answer(recv, None)
@@ -176,13 +183,18 @@ class BackwardPass:
     def _advance(self) -> None:
         task = self._task
         while task.ready or self._own_answers:
-            while self._own_answers:
-                self.answer([self._own_answers.popleft()])
-            task.run(pause=self._should_pause)
             if self._stopped:
                 return
-            if task.ready:
-                self._flush()
+            while self._own_answers:
+                self.answer([self._own_answers.popleft()])
+            task.run()
+            if task.pause and task.ready:
+                self._send_early()
+        if self._stopped:
+            return
+        task.pause = False
+        ending = not self._owed and not self.done
+        last = self._ready.pop(self._starter, ()) if ending and self._starter is not None else ()
         self._flush()
         if not self._begun:
             self._begun = True
@@ -190,10 +202,9 @@ class BackwardPass:
             if untold:
                 for rank in sorted(untold - self._told_later()):
                     self._emit(SendBegin(rank))
-        if not self._owed and not self.done:
+        if ending:
             self.done = True
-            report = SendReport(self._known, tuple(self._used_sends), tuple(self._used_recvs))
-            self._emit(report)
+            self._emit(SendReport(self._known, self._used_sends, self._used_recvs, last))
 
     def _told_later(self) -> set[int]:
         """Workers that an answer is still to go to, and that this one waits for in nothing."""
@@ -216,16 +227,21 @@ class BackwardPass:
         if grads is not None:
             self._used_recvs.append(recv.message_id)
             if not self._create_graph:
-                grads = [None if grad is None else np.asarray(grad) for grad in grads]
+                grads = [
+                    grad if grad is None or grad.__class__ is np.ndarray else np.asarray(grad)
+                    for grad in grads
+                ]
         if recv.peer == self._rank:
             self._own_answers.append((recv.message_id, grads))
         else:
             self._ready.setdefault(recv.peer, []).append((recv.message_id, grads))
-            self._urgent = self._urgent or grads is not None
+            if grads is not None:
+                self._task.pause = True
 
     def stop(self) -> None:
         """The pass has ended elsewhere: run no further node, emit nothing more.  Any thread."""
         self._stopped = True
+        self._task.pause = True
 
     def release(self) -> None:
         """Let go of the graph: this worker's part is over, and no thread runs it.
@@ -236,22 +252,20 @@ class BackwardPass:
         self._owed = set()
         self._sends, self._recvs, self._gone = {}, {}, ()
 
-    def _should_pause(self) -> bool:
-        """Whether to send now: gradients leave early, so that their receivers can begin."""
-        if self._stopped:
-            return True
-        if not self._urgent:
-            return False
+    def _send_early(self) -> None:
+        """Gradients leave before the rest of the graph is run, so that their receivers can begin.
+
+        What is ready together leaves together: first is run what ends the graph here.
+        """
         ready = self._task.ready
         ending = [target for target in ready if target.special]
         if ending:
-            # What is ready together leaves together: run what ends the graph here first.
             ready[:] = [target for target in ready if not target.special] + ending
-            return False
-        return True
+        else:
+            self._task.pause = False
+            self._flush()
 
     def _flush(self) -> None:
-        self._urgent = False
         for rank, answers in self._ready.items():
             self._told.add(rank)
             self._emit(SendAnswers(rank, answers))

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from tensorplay.distributed.autograd.container import RANK_SHIFT, thread
-from tensorplay.distributed.autograd.context import DistAutogradContext
+from tensorplay.distributed.autograd.container import thread
+from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
 from tensorplay.distributed.autograd.session import counts, current_session
 from tensorplay.distributed.rpc.current import current_agent
 from tensorplay.distributed.transport.wire import NO_CONTEXT

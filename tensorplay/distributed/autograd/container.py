@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tensorplay.autograd.grad_mode import grad_mode
-from tensorplay.distributed.autograd.context import DistAutogradContext
+from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
 from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND
 from tensorplay.distributed.transport.wire import NO_CONTEXT, Message
@@ -19,8 +19,6 @@ from tensorplay.tensor import Tensor
 if TYPE_CHECKING:
     from tensorplay.distributed.autograd.exchange import Exchange
 
-#: The worker's rank stands in the top bits of context, pass and autograd message ids.
-RANK_SHIFT = 48
 #: Ids of released contexts that are remembered, so that a late message does not revive them.
 _REMEMBERED = 16384
 

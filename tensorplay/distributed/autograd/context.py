@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,15 @@ import numpy as np
 from tensorplay.autograd.graph import Node
 from tensorplay.distributed.autograd.backward_pass import BackwardPass
 from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
+from tensorplay.distributed.transport.memory import is_sole_user
 from tensorplay.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tensorplay.distributed.autograd.runner import PassRunner
+
+
+#: The worker's rank stands in the top bits of context, pass and autograd message ids.
+RANK_SHIFT = 48
 
 
 class DistAutogradContext:
@@ -78,18 +83,26 @@ class DistAutogradContext:
         array = grad if type(grad) is np.ndarray else np.asarray(grad)
         del grad
         with self.lock:
-            kept = self.grads.get(leaf)
-            if kept is None:
+            if leaf not in self.grads:
                 # Taken over if only this frame and the caller's call hold it; else copied, since
                 # its other holders may write to it, or be given it too.
-                if array.base is not None or sys.getrefcount(array) > _sole_references():
+                if (
+                    sys.getrefcount(array) > _sole_references()
+                    or not array.flags.writeable
+                    or not is_sole_user(array)
+                ):
                     array = array.copy()
                 self.grads[leaf] = wrap(array)
-            elif kept._requires_grad:
+                return
+            alone = _holders(self.grads, leaf) == _ONLY_THE_MAP
+            kept = self.grads[leaf]
+            if kept._requires_grad:
                 # The sum of what was recorded and what was not is not recorded.
                 self.grads[leaf] = wrap(np.asarray(kept._array + array))
+            elif alone and is_sole_user(kept._array) and kept._array.dtype == array.dtype:
+                kept._array += array
             else:
-                # Not in place: the user, or a message, may hold the sum so far.
+                # Not in place: the user, or a message, holds the sum so far.
                 kept._array = np.asarray(kept._array + array)
 
     def drop_used(self, pass_id: int, sends: Iterable[int], recvs: Iterable[int]) -> None:
@@ -101,6 +114,15 @@ class DistAutogradContext:
                 self.sends.pop(message_id, None)
             dropped = [self.recvs.pop(message_id, None) for message_id in recvs]
             self.dropped[pass_id] = [recv for recv in dropped if recv is not None]
+
+    def dropped_by_others(self, starter: int) -> list[RecvRpcBackward]:
+        """Dropped by passes of other workers: these may still run elsewhere, and count on them."""
+        return [
+            recv
+            for pass_id, recvs in self.dropped.items()
+            if pass_id >> RANK_SHIFT != starter
+            for recv in recvs
+        ]
 
     def restore_dropped(self, pass_id: int) -> list[RecvRpcBackward]:
         """A pass has failed: its peers may still count the send functions of pairs dropped here."""
@@ -127,6 +149,16 @@ class DistAutogradContext:
             f"DistAutogradContext(id={self.id}, sends={len(self.sends)}, "
             f"recvs={len(self.recvs)}, known workers={sorted(self.known)})"
         )
+
+
+def _holders(grads: Mapping[Any, Tensor], leaf: Any) -> tuple[int, int]:
+    """How many refer to a gradient, and to its array."""
+    kept = grads[leaf]
+    return sys.getrefcount(kept), sys.getrefcount(kept._array)
+
+
+# Measured, since it depends on how this Python passes arguments.
+_ONLY_THE_MAP = _holders({0: wrap(np.zeros(1))}, 0)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import itertools
 import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from tensorplay.distributed.autograd.backward_pass import (
     SendAnswers,
     SendBegin,
 )
-from tensorplay.distributed.autograd.container import RANK_SHIFT, Container
-from tensorplay.distributed.autograd.context import DistAutogradContext
+from tensorplay.distributed.autograd.container import Container
+from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
 from tensorplay.distributed.autograd.runner import PassRunner
 from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
@@ -87,7 +87,7 @@ class Exchange:
             (GRADIENTS, self._on_gradients),
             (BEGIN, self._on_begin),
             (LATE, self._on_late),
-            (REPORT, self._on_report),
+            (REPORT, self._on_gradients),
             (FAILED, self._on_failed),
             (END, self._on_end),
             (RELEASE, self._on_release),
@@ -188,13 +188,6 @@ class Exchange:
                 context.passes[starter] = (pass_id, None)
                 self._fail_for_lost(context, pass_id)
                 return None, None
-            # Passes of other workers may still run elsewhere, and count on pairs dropped here.
-            gone = [
-                recv
-                for other, recvs in context.dropped.items()
-                if other >> RANK_SHIFT != starter
-                for recv in recvs
-            ]
             # What is recorded from here on belongs to later passes.
             backward_pass = BackwardPass(
                 self._rank,
@@ -203,21 +196,22 @@ class Exchange:
                 context.known,
                 context.accumulate,
                 partial(self._carry_out, context, pass_id, keep),
-                gone=gone,
+                starter=None if starter == self._rank else starter,
+                gone=context.dropped_by_others(starter) if context.dropped else (),
                 retain_graph=keep[0],
                 create_graph=keep[1],
             )
-            backward_pass.heard_from(starter)
             runner = PassRunner(
                 backward_pass,
                 partial(self._fail, context.id, pass_id),
                 partial(self._finished, context, pass_id),
             )
             context.passes[starter] = (pass_id, runner)
-            early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
+            if context.early:
+                early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
+                answers = [*early, *answers]
             # Together: who is answered in consequence need not be told that the pass has begun.
-            event = partial(_join, roots=roots, source=source, answers=[*early, *answers])
-            return runner, runner.post(event)
+            return runner, runner.post(partial(_join, roots=roots, source=source, answers=answers))
 
     def _carry_out(
         self,
@@ -227,20 +221,19 @@ class Exchange:
         instruction: Instruction,
     ) -> None:
         if isinstance(instruction, SendAnswers):
-            self._send_gradients(context.id, pass_id, keep, instruction)
+            self._send_answers(context.id, pass_id, keep, instruction.to, instruction.answers)
         elif isinstance(instruction, SendBegin):
             self.counters.add(notices_sent=1)
             self._send(BEGIN, instruction.to, context.id, (pass_id, keep))
         else:
             if not any(keep):
                 context.drop_used(pass_id, instruction.used_sends, instruction.used_recvs)
-            known = sorted(instruction.known)
+            known = instruction.known
             starter = pass_id >> RANK_SHIFT
             if starter == self._rank:
                 self._report(pass_id, self._rank, known)
             else:
-                self.counters.add(reports_sent=1)
-                self._send(REPORT, starter, context.id, (pass_id, known))
+                self._send_answers(context.id, pass_id, keep, starter, instruction.answers, known)
 
     def _submit(self, task: Task | None) -> None:
         if task is not None:
@@ -262,7 +255,7 @@ class Exchange:
             failure = tuple(describe(error, self._agent.name))
             self._send(FAILED, starter, context_id, (pass_id, failure))
 
-    def _report(self, pass_id: int, rank: int, known: Sequence[int]) -> None:
+    def _report(self, pass_id: int, rank: int, known: Collection[int]) -> None:
         started = self._started.get(pass_id)
         if started is not None:
             with self._lock:
@@ -298,30 +291,42 @@ class Exchange:
         message.context = context_id
         self._agent.send(message)
 
-    def _send_gradients(
-        self, context_id: int, pass_id: int, keep: Keep, instruction: SendAnswers
+    def _send_answers(
+        self,
+        context_id: int,
+        pass_id: int,
+        keep: Keep,
+        to: int,
+        answers: Sequence[Answer],
+        known: Collection[int] | None = None,
     ) -> None:
-        packed = pack_answers(pass_id, keep, instruction.answers)
-        message = Message(GRADIENTS, instruction.to, packed.body, packed.buffers)
+        packed = pack_answers(pass_id, keep, answers, known)
+        # A report goes with the last answers, if there are any for the starting worker.
+        message = Message(GRADIENTS if answers else REPORT, to, packed.body, packed.buffers)
         message.context = context_id
         if packed.tensors:
             # The pass is recorded: its gradients hang from a pair of their own, for later passes.
             message.grad_count = len(packed.tensors)
             self._container.record_send(message, packed.tensors)
         self.counters.add(
-            gradients_sent=sum([grads is not None for _, grads in instruction.answers]),
-            answers_sent=len(instruction.answers),
-            answer_messages_sent=1,
+            gradients_sent=sum([grads is not None for _, grads in answers]),
+            answers_sent=len(answers),
+            answer_messages_sent=bool(answers),
+            reports_sent=known is not None,
         )
         self._agent.send(message)
 
     # -- what comes in ---------------------------------------------------------------------------
 
     def _on_gradients(self, message: Message) -> Task | None:
-        pass_id, keep, answers, tensors = unpack_answers(message.body, message.buffers)
+        pass_id, keep, known, answers, tensors = unpack_answers(message.body, message.buffers)
+        # From here on gradients alone hold its memory: who gets them may take it over.
+        message.buffers = ()
         if tensors:
             self._container.attach(message, tensors)
-        return self._event(message, pass_id, keep, answers)
+        if known is not None:
+            self._report(pass_id, message.peer, known)
+        return self._event(message, pass_id, keep, answers) if answers else None
 
     def _on_begin(self, message: Message) -> Task | None:
         pass_id, keep = pickle.loads(message.body)
@@ -386,10 +391,6 @@ class Exchange:
         for pass_id in passes:
             self._submit(self._take_late(context, pass_id, message_id))
 
-    def _on_report(self, message: Message) -> None:
-        pass_id, known = pickle.loads(message.body)
-        self._report(pass_id, message.peer, known)
-
     def _on_failed(self, message: Message) -> None:
         pass_id, failure = pickle.loads(message.body)
         started = self._started.get(pass_id)
@@ -452,12 +453,14 @@ class Exchange:
         if context is None:
             return
         with context.lock:
-            runners = [runner for _, runner in context.passes.values() if runner is not None]
-            passes = [pass_id for pass_id, runner in context.passes.values() if runner is not None]
-            known = set(context.known)
-        for runner in runners:
+            running = [
+                (pass_id, runner)
+                for pass_id, runner in context.passes.values()
+                if runner is not None
+            ]
+            known = context.known - {self._rank, source}
+        for pass_id, runner in running:
             runner.stop()
-        for pass_id in passes:
             self._fail(
                 context_id,
                 pass_id,
@@ -465,8 +468,10 @@ class Exchange:
                     f"autograd context {context_id} was released while a backward pass was running"
                 ),
             )
-        for rank in known - {self._rank, source}:
-            self._send(RELEASE, rank, context.id, None)
+        for rank in known:
+            message = Message(RELEASE, rank)
+            message.context = context_id
+            self._agent.send(message)
 
     def _on_release(self, message: Message) -> None:
         self.release(message.context, message.peer)

@@ -26,7 +26,7 @@ class SendRpcBackward(Node):
     __slots__ = ("message_id", "peer")
 
     def __init__(self, message_id: int, peer: int, tensors: Sequence[Tensor]) -> None:
-        super().__init__(tuple(tensor._node or tensor for tensor in tensors))
+        super().__init__(tuple([tensor._node or tensor for tensor in tensors]))
         self.message_id = message_id
         self.peer = peer
 

@@ -77,11 +77,11 @@ class PassRunner:
                     self._scheduled = False
                     over = self._over
                     break
-                events = tuple(self._mailbox)
-                self._mailbox.clear()
+                events, self._mailbox = self._mailbox, deque()
             try:
-                for event in events:
-                    event(self._pass)
+                # An event that is through lets go of the gradients that it has brought.
+                while events:
+                    events.popleft()(self._pass)
                 self._pass.advance()
             except BaseException as error:
                 ended = self._over

@@ -17,7 +17,7 @@ from __future__ import annotations
 import pickle
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ from tensorplay.distributed.transport import memory
 from tensorplay.distributed.transport.wire import INLINE_LIMIT
 from tensorplay.tensor import Tensor, wrap
 
+#: Its bytes, None for a long one; the type's name; the shape; its number among the tensors that
+#: require grad, -1 if it does not.
+FlatArray = tuple[bytes | None, str, tuple[int, ...], int]
 #: Values of exactly these types hold nothing else.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 #: First byte of a result in flat form.
@@ -127,14 +130,8 @@ def _is_sole_holder(view: memoryview) -> bool:
     """Whether nothing but `view` refers to the memory that it shows."""
     if _references_to_shown(view) > _SOLE_SHOWN:
         return False
-    array: Any = view.obj
-    while type(array) is np.ndarray:
-        if array.flags.owndata:
-            return True
-        if _references_to_base(array) > _SOLE_BASE:
-            return False
-        array = array.base
-    return memory.is_own(array)
+    shown: Any = view.obj
+    return isinstance(shown, np.ndarray) and memory.is_sole_user(shown)
 
 
 def _references_to_shown(view: memoryview) -> int:
@@ -142,14 +139,8 @@ def _references_to_shown(view: memoryview) -> int:
     return sys.getrefcount(shown)
 
 
-def _references_to_base(array: np.ndarray[Any, Any]) -> int:
-    base = array.base
-    return sys.getrefcount(base)
-
-
-# Measured, since they depend on how this Python passes arguments.
+# Measured, since it depends on how this Python passes arguments.
 _SOLE_SHOWN = _references_to_shown(np.empty(2).data)
-_SOLE_BASE = _references_to_base(np.empty(2)[:1])
 
 
 _EMPTY = pickle.dumps([], 5)
@@ -171,23 +162,14 @@ def pack_flat(values: Sequence[Any], packed: Packed, copy: bool) -> bool:
         if not isinstance(value, Tensor) or id(value) in seen:
             return False
         seen.add(id(value))
-        array: Any = value._array
-        dtype = array.dtype
-        if dtype.kind not in PLAIN_KINDS:
-            return False
         number = -1
         if value._requires_grad:
             number = len(tensors)
             tensors.append(value)
-        if array.nbytes <= SMALL:
-            flat.append((array.tobytes(), dtype.str, array.shape, number))
-            continue
-        if not (array.flags.c_contiguous and array.flags.writeable) or (
-            copy and array.nbytes > INLINE_LIMIT
-        ):
-            array = array.copy()
-        buffers.append(memoryview(array).cast("B"))
-        flat.append((None, dtype.str, array.shape, number))
+        entry = flat_array(value._array, buffers, number, copy)
+        if entry is None:
+            return False
+        flat.append(entry)
     packed.body = pickle.dumps(flat, 5)
     if tensors:
         packed.tensors = tensors
@@ -196,21 +178,41 @@ def pack_flat(values: Sequence[Any], packed: Packed, copy: bool) -> bool:
     return True
 
 
-def unpack_flat(body: Any, buffers: Sequence[Any]) -> tuple[list[Any], Sequence[Tensor]]:
+def flat_array(
+    array: Any, buffers: list[Any], number: int = -1, copy: bool = False
+) -> FlatArray | None:
+    """What stands for an array in flat form; None if its elements are not plain numbers.
+
+    A long one is put into `buffers`.  `number` is its place among the tensors that require grad.
+    """
+    dtype = array.dtype
+    if dtype.kind not in PLAIN_KINDS:
+        return None
+    nbytes = array.nbytes
+    if nbytes <= SMALL:
+        return (array.tobytes(), dtype.str, array.shape, number)
+    flags = array.flags
+    if not (flags.c_contiguous and flags.writeable) or (copy and nbytes > INLINE_LIMIT):
+        array = array.copy()
+    buffers.append(memoryview(array).cast("B"))
+    return (None, dtype.str, array.shape, number)
+
+
+def unpack_flat(body: Any, buffers: Iterable[Any]) -> tuple[list[Any], Sequence[Tensor]]:
     """The values of a flat form, and the tensors among them that require grad."""
     values = pickle.loads(body)
     tensors: list[Tensor] = []
-    used = 0
+    rest = iter(buffers)
     for index, entry in enumerate(values):
         if type(entry) is tuple:
-            data, dtype, shape, number = entry
-            if data is None:
-                buffer = buffers[used]
-                used += 1
-            else:
-                buffer = bytearray(data)
-            tensor = values[index] = wrap(np.ndarray(shape, dtype, buffer))
-            if number >= 0:
+            tensor = values[index] = wrap(array_of(entry, rest))
+            if entry[3] >= 0:
                 tensor._requires_grad = True
                 tensors.append(tensor)
     return values, tensors
+
+
+def array_of(entry: FlatArray, buffers: Iterator[Any]) -> np.ndarray[Any, Any]:
+    """The array that `flat_array` has packed; a long one lies in the next of `buffers`."""
+    data, dtype, shape, _ = entry
+    return np.ndarray(shape, dtype, next(buffers) if data is None else bytearray(data))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import sys
 from collections import deque
 from typing import Any
 
@@ -69,6 +70,22 @@ def _take_left(length: int) -> mmap.mmap | None:
     return None
 
 
-def is_own(array: object) -> bool:
-    """Whether `array` is one that `take` has made."""
-    return type(array) is _Lease
+def is_sole_user(array: np.ndarray[Any, Any]) -> bool:
+    """Whether nothing but `array`, and what it is a view of for its own sake, uses its memory."""
+    user: Any = array
+    while isinstance(user, np.ndarray):
+        if user.flags.owndata or (type(user) is _Lease and user.memory is not None):
+            return True
+        if _references_to_base(user) > _SOLE_BASE:
+            return False
+        user = user.base
+    return type(user) is bytearray
+
+
+def _references_to_base(array: np.ndarray[Any, Any]) -> int:
+    base = array.base
+    return sys.getrefcount(base)
+
+
+# Measured, since it depends on how this Python passes arguments.
+_SOLE_BASE = _references_to_base(np.empty(2)[:1])

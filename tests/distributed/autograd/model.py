@@ -15,6 +15,7 @@ import numpy as np
 import tensorplay as tp
 from distributed.autograd.simulator import World
 from tensorplay.distributed.autograd.backward_pass import (
+    Answer,
     BackwardPass,
     Closure,
     Instruction,
@@ -66,7 +67,9 @@ class ModelWorker:
         if kind == "message":
             return self._receive_message(source, first, *second)
         if kind == "answers":
-            retain_graph, answers = second
+            retain_graph, answers, known = second
+            if known is not None:
+                self._receive_report(source, first, known)
             self._event(source, first, retain_graph, answers)
         elif kind == "late":
             self._receive_late(source, first, second)
@@ -122,9 +125,9 @@ class ModelWorker:
             self.known,
             self._accumulate,
             lambda instruction: self._carry_out(pass_id, retain_graph, instruction),
+            starter=None if pass_id % 16 == self.rank else pass_id % 16,
             retain_graph=retain_graph,
         )
-        running.heard_from(pass_id % 16)
         running.join(roots)
         running.answer([(number, None) for number in self.early.pop(pass_id, ())])
         return running
@@ -143,17 +146,11 @@ class ModelWorker:
         if isinstance(instruction, SendAnswers):
             assert instruction.answers
             assert instruction.to != self.rank
-            answers = [
-                (number, None if grads is None else [g if g is None else g.copy() for g in grads])
-                for number, grads in instruction.answers
-            ]
-            self.sent["answers", pass_id] += 1
-            self.sent["gradients", pass_id] += sum([grads is not None for _, grads in answers])
-            self._post(instruction.to, ("answers", pass_id, (retain_graph, answers)))
+            self._post_answers(pass_id, retain_graph, instruction.to, instruction.answers)
         elif isinstance(instruction, SendBegin):
             self.sent["begin", pass_id] += 1
             self.begun[pass_id, instruction.to] += 1
-            self._post(instruction.to, ("answers", pass_id, (retain_graph, [])))
+            self._post(instruction.to, ("answers", pass_id, (retain_graph, [], None)))
         else:
             if not retain_graph:
                 for number in instruction.used_sends:
@@ -161,10 +158,30 @@ class ModelWorker:
                 for number in instruction.used_recvs:
                     del self.recvs[number]
             self.sent["report", pass_id] += 1
+            known = frozenset(instruction.known)
             if starter == self.rank:
-                self._receive_report(self.rank, pass_id, instruction.known)
+                assert not instruction.answers
+                self._receive_report(self.rank, pass_id, known)
+            elif instruction.answers:
+                self._post_answers(pass_id, retain_graph, starter, instruction.answers, known)
             else:
-                self._post(starter, ("report", pass_id, instruction.known))
+                self._post(starter, ("report", pass_id, known))
+
+    def _post_answers(
+        self,
+        pass_id: int,
+        retain_graph: bool,
+        to: int,
+        given: Sequence[Answer],
+        known: frozenset[int] | None = None,
+    ) -> None:
+        answers = [
+            (number, None if grads is None else [g if g is None else g.copy() for g in grads])
+            for number, grads in given
+        ]
+        self.sent["answers", pass_id] += 1
+        self.sent["gradients", pass_id] += sum([grads is not None for _, grads in answers])
+        self._post(to, ("answers", pass_id, (retain_graph, answers, known)))
 
     def _post(self, to: int, parcel: Any) -> None:
         self.world.lanes[self.rank, to].append(parcel)
@@ -186,6 +203,7 @@ def shape(parcel: Any) -> Any:
     """What of a parcel decides over what comes next: all but the gradients themselves."""
     kind, pass_id, content = parcel
     if kind == "answers":
-        retain_graph, answers = content
-        content = retain_graph, tuple([(number, grads is None) for number, grads in answers])
+        retain_graph, answers, known = content
+        answers = tuple([(number, grads is None) for number, grads in answers])
+        content = retain_graph, answers, known
     return kind, pass_id, content

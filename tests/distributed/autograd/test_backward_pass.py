@@ -343,7 +343,7 @@ def leaf() -> tp.Tensor:
 
 
 def report(known: Sequence[int] = (), sends: Sequence[int] = (), recvs: Sequence[int] = ()) -> Any:
-    return SendReport(frozenset(known), tuple(sends), tuple(recvs))
+    return SendReport(set(known), list(sends), list(recvs))
 
 
 def test_a_worker_without_edges_is_done_at_once() -> None:

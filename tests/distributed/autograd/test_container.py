@@ -89,8 +89,24 @@ class IntoBoth(Into):
 
 
 class IntoView(Into):
+    """Its gradient lies in memory that only the gradient refers to."""
+
     def share(self, fresh: Any) -> Any:
+        return (fresh[::-1],)
+
+
+class IntoHeld(Into):
+    """Its gradient lies in memory that somebody else refers to."""
+
+    def share(self, fresh: Any) -> Any:
+        self.held = fresh
         return (fresh[:],)
+
+
+class IntoReadOnly(Into):
+    def share(self, fresh: Any) -> Any:
+        fresh.flags.writeable = False
+        return (fresh,)
 
 
 def leaf() -> tp.Tensor:
@@ -108,15 +124,17 @@ def address(context: DistAutogradContext, one: tp.Tensor) -> int:
     return int(context.grads[one]._array.ctypes.data)
 
 
-def test_a_gradient_that_nobody_else_holds_is_taken_over() -> None:
+@pytest.mark.parametrize("kind", [Into, IntoView])
+def test_a_gradient_that_nobody_else_holds_is_taken_over(kind: type[Into]) -> None:
     context, x = DistAutogradContext(1), leaf()
-    node = Into(x)
+    node = kind(x)
     run(context, node)
-    assert [address(context, x)] == node.addresses
+    (start,) = node.addresses
+    assert address(context, x) == start + (kind is IntoView) * 999 * 8
     assert context.grads[x].tolist() == [2.0] * 1000
 
 
-@pytest.mark.parametrize("kind", [IntoBoth, IntoView])
+@pytest.mark.parametrize("kind", [IntoBoth, IntoHeld, IntoReadOnly])
 def test_one_that_others_hold_is_copied(kind: type[Into]) -> None:
     context, x, y = DistAutogradContext(1), leaf(), leaf()
     node = kind(x, y) if kind is IntoBoth else kind(x)
@@ -126,6 +144,28 @@ def test_one_that_others_hold_is_copied(kind: type[Into]) -> None:
     assert len(set(addresses) & set(node.addresses)) <= (kind is IntoBoth)
     context.grads[x].mul_(0.0)
     assert all(one is x or grad.tolist() == [2.0] * 1000 for one, grad in context.grads.items())
+
+
+def test_what_comes_later_is_added_in_place_if_nobody_holds_the_sum_so_far() -> None:
+    context, x = DistAutogradContext(1), leaf()
+    run(context, Into(x))
+    before = address(context, x)
+    for _ in range(3):
+        run(context, Into(x))
+    assert address(context, x) == before
+    assert context.grads[x].tolist() == [8.0] * 1000
+
+
+@pytest.mark.parametrize("hold", [lambda grad: grad[:], lambda grad: grad._array[:], memoryview])
+def test_what_is_added_later_does_not_change_what_looks_into_the_sum_so_far(hold: Any) -> None:
+    context, x = DistAutogradContext(1), leaf()
+    run(context, Into(x))
+    grad = context.grads[x]
+    held = hold(grad._array if hold is memoryview else grad)
+    del grad
+    run(context, Into(x))
+    assert context.grads[x].tolist() == [4.0] * 1000
+    assert held.tolist() == [2.0] * 1000
 
 
 def test_what_is_added_later_does_not_change_an_array_that_was_given_out() -> None:

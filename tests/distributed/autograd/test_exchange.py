@@ -15,6 +15,7 @@ import pytest
 from distributed.autograd.package import CONTEXT, PackageWorker
 from distributed.autograd.simulator import Boom, RandomProgram, Value, World
 from tensorplay.distributed.autograd import exchange
+from tensorplay.distributed.autograd.answers import unpack_answers
 from tensorplay.distributed.rpc import RpcTimeoutError
 from tensorplay.distributed.transport import Message
 
@@ -356,10 +357,17 @@ class Metered(Story):
     """Counts the messages of passes by kind."""
 
     def deliver(self, source: int, to: int) -> None:
-        self.delivered[KINDS.get(getattr(self.lanes[source, to][0], "kind", 0), "")] += 1
+        message = self.lanes[source, to][0]
+        kind = KINDS.get(getattr(message, "kind", 0), "")
+        self.delivered[kind] += 1
+        if kind == "gradients" and unpack_answers(message.body, message.buffers).known is not None:
+            self.delivered["report"] += 1
+            self.riding += 1
         super().deliver(source, to)
 
+    #: Messages by kind; and reports, of which these came with answers.
     delivered: Counter[str]
+    riding: int = 0
 
 
 def metered(size: int) -> Metered:
@@ -396,6 +404,8 @@ def test_a_chain_of_calls_costs_a_message_a_pair_and_a_report_a_worker(route: li
         story.drain()
         hops = len(route) - 1
         assert story.delivered == {"gradients": hops, "report": len(set(route)) - 1}
+        # The last answer that comes back to the first worker brings a report with it.
+        assert story.riding == 1
 
 
 def test_nobody_is_told_what_he_knows_by_a_shorter_way() -> None:
