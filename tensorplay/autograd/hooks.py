@@ -93,7 +93,8 @@ def hooks_of(tensor: Tensor) -> Hooks:
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call ``hook(grad)`` with the tensor's whole gradient in each backward pass.
 
-    What it returns, unless None, takes the gradient's place.  It must not write into its argument.
+    What it returns, unless None, takes the gradient's place, and must have its shape and dtype; or
+    the pass raises.  It must not write into its argument.
 
     Raises:
         RuntimeError: The tensor does not require grad.

@@ -137,3 +137,22 @@ def test_hooks_need_a_gradient_to_see(x):
         constant.retain_grad()
     with pytest.raises(RuntimeError, match="non-leaf"):
         (x * 2).register_post_accumulate_grad_hook(print)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize(
+    ("returned", "error", "text"),
+    [
+        (lambda grad: grad[:1], RuntimeError, r"changed the size .* from \(2,\) to \(1,\)"),
+        (lambda grad: grad.sum(), RuntimeError, r"changed the size .* from \(2,\) to \(\)"),
+        (lambda grad: grad.double(), RuntimeError, "changed the type .* from float32 to float64"),
+        (lambda grad: 5, TypeError, "must return a Tensor or None, .*<lambda>.* returned int"),
+        (lambda grad: grad.numpy(), TypeError, "returned ndarray"),
+    ],
+)
+def test_a_hook_may_not_return_something_else(x, inner, returned, error, text):
+    y = x * 2
+    (y if inner else x).register_hook(returned)
+    with pytest.raises(error, match=text):
+        y.sum().backward()
+    assert x.grad is None

@@ -36,9 +36,10 @@ def _release_context(context_id: int) -> None:
         RuntimeError: The context is not known here, or has been released.
     """
     container, exchange = current_session()
-    container.retrieve(context_id)
     if thread.context == context_id:
+        # Also if another thread has released it.
         thread.context = NO_CONTEXT
+    container.retrieve(context_id)
     exchange.release(context_id)
 
 

@@ -6,7 +6,8 @@ import itertools
 import pickle
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from tensorplay.distributed.autograd.backward_pass import (
 )
 from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
+from tensorplay.distributed.autograd.rules import RunningRules, check_may_start
 from tensorplay.distributed.autograd.runner import PassRunner
 from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
@@ -110,10 +112,10 @@ class Exchange:
             RpcTimeoutError: It took longer than `timeout` seconds.
             Exception: What a rule raised, on whichever worker.
         """
-        with context.starting:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._turn(context, timeout):
             pass_id = next(self._pass_ids)
             started = self._started[pass_id] = _Started(self._rank, context._known_worker_ids())
-            deadline = None if timeout is None else time.monotonic() + timeout
             try:
                 runner, begin = self._take_part(
                     context, pass_id, (retain_graph, create_graph), self._rank, (), roots
@@ -138,6 +140,21 @@ class Exchange:
                 raise
             finally:
                 self._started.pop(pass_id, None)
+
+    @contextmanager
+    def _turn(self, context: DistAutogradContext, timeout: float | None) -> Iterator[None]:
+        """Wait until no other pass of this worker runs in the context, and keep others waiting."""
+        check_may_start(self._rank, context.id)
+        patience = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        if not context.starting.acquire(timeout=patience):
+            raise RpcTimeoutError(
+                f"the backward pass could not begin within {timeout} s: another one of this worker "
+                f"runs in autograd context {context.id}"
+            )
+        try:
+            yield
+        finally:
+            context.starting.release()
 
     def _names(self, ranks: frozenset[int]) -> str:
         # This worker waits for the others, if there are any.
@@ -205,6 +222,7 @@ class Exchange:
                 backward_pass,
                 partial(self._fail, context.id, pass_id),
                 partial(self._finished, context, pass_id),
+                RunningRules(context.id, pass_id, recorded=keep[1]),
             )
             context.passes[starter] = (pass_id, runner)
             if context.early:
