@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from tensorplay.autograd.elsewhere import gradients_go_elsewhere
 from tensorplay.distributed.autograd.answers import Keep, pack_answers, unpack_answers
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
@@ -54,6 +55,11 @@ name_kinds(
         END: "END",
         RELEASE: "RELEASE",
     }
+)
+
+_ADVICE = (
+    "tensorplay.distributed.autograd.backward adds up gradients in its context. Step a "
+    "DistributedOptimizer, or call step_with(get_gradients(context_id))"
 )
 
 Task = Callable[[], None]
@@ -225,6 +231,7 @@ class Exchange:
                 RunningRules(context.id, pass_id, recorded=keep[1]),
             )
             context.passes[starter] = (pass_id, runner)
+            gradients_go_elsewhere(_ADVICE)
             if context.early:
                 early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
                 answers = [*early, *answers]
