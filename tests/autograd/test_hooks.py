@@ -156,3 +156,16 @@ def test_a_hook_may_not_return_something_else(x, inner, returned, error, text):
     with pytest.raises(error, match=text):
         y.sum().backward()
     assert x.grad is None
+
+
+def test_a_hook_of_the_accumulation_sees_each_pass_s_gradient_afterwards(x):
+    seen = []
+    ((node, _), _) = (x * x).grad_fn.next_functions
+    handle = node.register_hook(lambda inputs, grads: seen.append((inputs, grads, x.grad.tolist())))
+    x.register_hook(lambda grad: grad * 10)
+    for _ in range(2):
+        (x * 2 + x).sum().backward()
+    handle.remove()
+    x.sum().backward()
+    assert [(inputs, now) for inputs, _, now in seen] == [((), [30.0] * 2), ((), [60.0] * 2)]
+    assert [grad.tolist() for _, (grad,), _ in seen] == [[30.0, 30.0]] * 2
