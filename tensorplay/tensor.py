@@ -203,7 +203,7 @@ def rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool
 def wrap(array: Any, node: Node | None = None) -> Tensor:
     """A tensor on `array` (taken as it is, not copied), produced by `node`."""
     tensor = Tensor()
-    tensor._array = array if array.__class__ is np.ndarray else np.asarray(array)
+    tensor._array = array if array.__class__ is _ndarray else np.asarray(array)
     tensor._node = node
     tensor._requires_grad = node is not None
     tensor._grad = None
@@ -214,3 +214,4 @@ def wrap(array: Any, node: Node | None = None) -> Tensor:
 
 
 _new: Any = object.__new__
+_ndarray = np.ndarray

@@ -107,7 +107,12 @@ class OutputOf(Node):
     special: ClassVar[bool] = True
 
     def __init__(self, parent: MultiOutputNode, index: int) -> None:
-        super().__init__((parent,))
+        # One is made for every tensor that arrives: without the base class's `__init__`.
+        self.edges = (parent,)
+        self.saved = ()
+        self.versions = ()
+        self.stamp = 0
+        self._hooks = None
         self.parent = parent
         self.index = index
 

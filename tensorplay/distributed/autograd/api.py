@@ -136,7 +136,7 @@ def _seed(root: Tensor, create_graph: bool) -> tuple[Any, Any]:
         )
     if root._node is None:
         raise RuntimeError("root is a leaf and does not have a valid gradient function.")
-    grad = np.ones_like(root._array)
+    grad = np.ones(root._array.shape, root._array.dtype)
     return root._node, wrap(grad) if create_graph else grad
 
 

@@ -214,7 +214,7 @@ class BackwardPass:
         return due - {self._sends[message_id].peer for message_id in self._owed}
 
     def _sink(self, target: Any, grad: Any) -> None:
-        if not isinstance(target, RecvRpcBackward):
+        if target.__class__ is not RecvRpcBackward:
             if grad is not None:
                 self._leaf(target, grad)
                 if target._hooks is not None:
