@@ -152,7 +152,9 @@ class Exchange:
         """Wait until no other pass of this worker runs in the context, and keep others waiting."""
         check_may_start(self._rank, context.id)
         patience = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-        if not context.starting.acquire(timeout=patience):
+        with self._agent.standing_aside():
+            begins = context.starting.acquire(timeout=patience)
+        if not begins:
             raise RpcTimeoutError(
                 f"the backward pass could not begin within {timeout} s: another one of this worker "
                 f"runs in autograd context {context.id}"

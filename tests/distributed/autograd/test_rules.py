@@ -148,6 +148,26 @@ def test_the_timeout_counts_while_another_pass_of_the_worker_runs() -> None:
     on_first(program)
 
 
+def start_beside_others(context_id: int, x: tp.Tensor) -> None:
+    dist_autograd.backward(context_id, rpc.rpc_sync(2, doing, args=(x,)).sum())
+
+
+def test_who_waits_for_another_pass_leaves_its_slot_to_the_calls_of_that() -> None:
+    """Worker 1 runs one call at a time, and starts three passes whose rules call it."""
+
+    def program() -> None:
+        x = leaf()
+        _deeds[2] = lambda: rpc.rpc_sync(1, rank, timeout=LIMIT / 4)
+        with dist_autograd.context() as context_id:
+            calls = [rpc.rpc_async(1, start_beside_others, args=(context_id, x)) for _ in range(3)]
+            for call in calls:
+                call.wait()
+            assert _outcomes == [1, 1, 1]
+            assert dist_autograd.get_gradients(context_id)[x].tolist() == [3.0, 3.0]
+
+    on_first(program, size=3, num_worker_threads=1)
+
+
 # -- calls within rules ----------------------------------------------------------------------------
 
 
