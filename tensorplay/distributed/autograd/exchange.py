@@ -207,6 +207,10 @@ class Exchange:
                 return runner, runner.post(partial(_answer, source=source, answers=answers))
             if runner is not None:
                 runner.stop()  # that pass has ended, though this worker has not heard of it
+            if context.released:
+                # Since it was looked up.
+                self._fail_for_release(context, pass_id)
+                return None, None
             if context.known & self._agent.departed:
                 # Before anything has run, so that the graph here is not used up.  Who departs
                 # later is dealt with by `lose`, which waits for the lock.
@@ -488,17 +492,17 @@ class Exchange:
             known = context.known - {self._rank, source}
         for pass_id, runner in running:
             runner.stop()
-            self._fail(
-                context_id,
-                pass_id,
-                RuntimeError(
-                    f"autograd context {context_id} was released while a backward pass was running"
-                ),
-            )
+            self._fail_for_release(context, pass_id)
         for rank in known:
             message = Message(RELEASE, rank)
             message.context = context_id
             self._agent.send(message)
+
+    def _fail_for_release(self, context: DistAutogradContext, pass_id: int) -> None:
+        error = RuntimeError(
+            f"autograd context {context.id} was released while a backward pass was running"
+        )
+        self._fail(context.id, pass_id, error)
 
     def _on_release(self, message: Message) -> None:
         self.release(message.context, message.peer)
