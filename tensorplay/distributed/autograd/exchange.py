@@ -6,8 +6,7 @@ import itertools
 import pickle
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,15 +15,15 @@ from tensorplay.distributed.autograd.answers import Keep, pack_answers, unpack_a
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
     BackwardPass,
-    Closure,
     Instruction,
     SendAnswers,
     SendBegin,
 )
 from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
-from tensorplay.distributed.autograd.rules import RunningRules, check_may_start
+from tensorplay.distributed.autograd.rules import RunningRules
 from tensorplay.distributed.autograd.runner import PassRunner
+from tensorplay.distributed.autograd.starting import Started, turn
 from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.errors import (
@@ -34,7 +33,6 @@ from tensorplay.distributed.rpc.errors import (
     describe,
     rebuild,
 )
-from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
 from tensorplay.distributed.transport.wire import Message
 
@@ -65,15 +63,6 @@ _ADVICE = (
 Task = Callable[[], None]
 
 
-class _Started:
-    """A pass that this worker has started."""
-
-    def __init__(self, rank: int, known: set[int]) -> None:
-        self.closure = Closure(rank, known)
-        self.result = Future()
-        self.began = time.monotonic()
-
-
 class Exchange:
     """Starts passes, takes part in those of others, and spreads releases.
 
@@ -89,7 +78,7 @@ class Exchange:
         self._container = container
         self._pass_ids = itertools.count((agent.rank << RANK_SHIFT) + 1)
         self._lock = threading.Lock()
-        self._started: dict[int, _Started] = {}
+        self._started: dict[int, Started] = {}
         self.counters = Counters()
         for kind, handler in (
             (GRADIENTS, self._on_gradients),
@@ -119,9 +108,9 @@ class Exchange:
             Exception: What a rule raised, on whichever worker.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._turn(context, timeout):
+        with turn(self._agent, context, timeout):
             pass_id = next(self._pass_ids)
-            started = self._started[pass_id] = _Started(self._rank, context._known_worker_ids())
+            started = self._started[pass_id] = Started(self._rank, context._known_worker_ids())
             try:
                 runner, begin = self._take_part(
                     context, pass_id, (retain_graph, create_graph), self._rank, (), roots
@@ -146,23 +135,6 @@ class Exchange:
                 raise
             finally:
                 self._started.pop(pass_id, None)
-
-    @contextmanager
-    def _turn(self, context: DistAutogradContext, timeout: float | None) -> Iterator[None]:
-        """Wait until no other pass of this worker runs in the context, and keep others waiting."""
-        check_may_start(self._rank, context.id)
-        patience = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-        with self._agent.standing_aside():
-            begins = context.starting.acquire(timeout=patience)
-        if not begins:
-            raise RpcTimeoutError(
-                f"the backward pass could not begin within {timeout} s: another one of this worker "
-                f"runs in autograd context {context.id}"
-            )
-        try:
-            yield
-        finally:
-            context.starting.release()
 
     def _names(self, ranks: frozenset[int]) -> str:
         # This worker waits for the others, if there are any.
