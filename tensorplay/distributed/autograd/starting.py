@@ -33,14 +33,15 @@ def turn(agent: Agent, context: DistAutogradContext, timeout: float | None) -> I
         RuntimeError: That pass waits for this thread, which runs a rule of it.
     """
     check_may_start(agent.rank, context.id)
-    patience = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-    with agent.standing_aside():
-        begins = context.starting.acquire(timeout=patience)
-    if not begins:
-        raise RpcTimeoutError(
-            f"the backward pass could not begin within {timeout} s: another one of this worker "
-            f"runs in autograd context {context.id}"
-        )
+    if not context.starting.acquire(blocking=False):
+        patience = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        with agent.standing_aside():
+            begins = context.starting.acquire(timeout=patience)
+        if not begins:
+            raise RpcTimeoutError(
+                f"the backward pass could not begin within {timeout} s: another one of this worker "
+                f"runs in autograd context {context.id}"
+            )
     try:
         yield
     finally:

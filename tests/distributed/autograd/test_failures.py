@@ -442,9 +442,9 @@ def test_a_release_ends_passes_that_wait_for_their_turn_too() -> None:
         class Noticed:
             """The context's lock; tells when the second pass has come to it."""
 
-            def acquire(self, timeout: float) -> bool:
+            def acquire(self, **how: Any) -> bool:
                 begun.set()
-                return holds.acquire(timeout=timeout)
+                return holds.acquire(**how)
 
             def release(self) -> None:
                 holds.release()
