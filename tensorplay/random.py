@@ -87,6 +87,12 @@ def initial_seed() -> int:
 
 def _real(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if dtype.kind == "c":
+        parts = _real(method, (*shape, 2), np.zeros((), dtype).real.dtype, generator)
+        if method == "standard_normal":
+            # So that the variance of the whole is 1.
+            parts *= np.sqrt(0.5)
+        return parts.view(dtype)[..., 0]
     if dtype.kind != "f":
         raise RuntimeError(f"random floating-point numbers cannot have the type {dtype}")
     drawn = dtypes.float32 if dtype == dtypes.float16 else dtype
@@ -100,7 +106,10 @@ def rand(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence."""
+    """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence.
+
+    With a complex `dtype`, real and imaginary parts are drawn so.
+    """
     return finished(_real("random", sizes(size), dtype, generator), requires_grad)
 
 
@@ -110,7 +119,10 @@ def randn(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`."""
+    """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`.
+
+    With a complex `dtype`, real and imaginary parts have a variance of 1/2 each.
+    """
     return finished(_real("standard_normal", sizes(size), dtype, generator), requires_grad)
 
 

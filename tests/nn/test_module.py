@@ -195,6 +195,15 @@ def test_conversion_of_element_types(model):
         model.to(tp.int64)
 
 
+def test_conversion_to_complex_numbers_and_between_them():
+    layer = tp.nn.Linear(2, 3).to(tp.complex64)
+    assert layer.weight.dtype == tp.complex64
+    layer(tp.ones(1, 2) * 1j).abs().sum().backward()
+    assert layer.weight.grad.dtype == tp.complex64
+    assert layer.double().weight.dtype == tp.complex64
+    assert layer.to(tp.complex128).weight.dtype == tp.complex128
+
+
 def test_apply_reaches_children_first(model):
     order = []
     model.apply(lambda module: order.append(type(module).__name__))
