@@ -85,10 +85,10 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def _real(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
+def _drawn(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtype.kind == "c":
-        parts = _real(method, (*shape, 2), np.zeros((), dtype).real.dtype, generator)
+        parts = _drawn(method, (*shape, 2), np.zeros((), dtype).real.dtype, generator)
         if method == "standard_normal":
             # So that the variance of the whole is 1.
             parts *= np.sqrt(0.5)
@@ -110,7 +110,7 @@ def rand(
 
     With a complex `dtype`, real and imaginary parts are drawn so.
     """
-    return finished(_real("random", sizes(size), dtype, generator), requires_grad)
+    return finished(_drawn("random", sizes(size), dtype, generator), requires_grad)
 
 
 def randn(
@@ -123,7 +123,7 @@ def randn(
 
     With a complex `dtype`, real and imaginary parts have a variance of 1/2 each.
     """
-    return finished(_real("standard_normal", sizes(size), dtype, generator), requires_grad)
+    return finished(_drawn("standard_normal", sizes(size), dtype, generator), requires_grad)
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:

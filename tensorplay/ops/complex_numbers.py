@@ -39,7 +39,9 @@ class ImagBackward0(Node):
     __slots__ = ()
 
     def rule(self, grad: Any) -> tuple[Any, ...]:
-        return (grad * 1j,)
+        # Not times 1j: of an infinite gradient the real part would be nan.
+        zero = dual.zeros_like(grad)
+        return (complex(zero, grad) if isinstance(grad, Tensor) else _assembled(zero, grad),)
 
 
 class ConjBackward0(Node):
@@ -62,7 +64,7 @@ class ViewAsComplexBackward0(Node):
     __slots__ = ()
 
     def rule(self, grad: Any) -> tuple[Any, ...]:
-        return (view_as_real(grad) if isinstance(grad, Tensor) else _parts(np.asarray(grad)),)
+        return (view_as_real(grad) if isinstance(grad, Tensor) else dtypes.parts(np.asarray(grad)),)
 
 
 class ComplexBackward0(Node):
@@ -86,14 +88,17 @@ class AngleBackward0(Node):
         return (dual.where(zero, 0, grad * 1j / dual.where(zero, 1, x).conj()),)
 
 
-def _parts(array: Any) -> Any:
-    """Complex numbers seen as pairs of real ones, along a new last axis."""
-    return array[..., None].view(array.real.dtype)
-
-
 def _numbers(array: Any) -> Any:
     """Pairs of real numbers along the last axis, which must lie side by side, as complex ones."""
     return array.view(dtypes.complex_like(array.dtype))[..., 0]
+
+
+def _assembled(real: Any, imag: Any) -> Any:
+    """Complex numbers of their parts, which have one shape."""
+    out = np.empty(real.shape, dtypes.complex_like(real.dtype))
+    out.real = real
+    out.imag = imag
+    return out
 
 
 def is_complex(input: Tensor) -> bool:
@@ -153,7 +158,7 @@ def view_as_real(input: Tensor) -> Tensor:
     if x.dtype.kind != "c":
         raise RuntimeError(f"view_as_real is only supported for complex tensors, not for {x.dtype}")
     node = ViewAsRealBackward0((edge_of(input),)) if wanted(input) else None
-    return view(input, _parts(x), node, view_as_real)
+    return view(input, dtypes.parts(x), node, view_as_real)
 
 
 def view_as_complex(input: Tensor) -> Tensor:
@@ -203,10 +208,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
             f"Expected object of scalar type {x.dtype} but got scalar type {y.dtype} for second "
             "argument"
         )
-    real_parts, imaginary_parts = applied(np.broadcast_arrays, x, y)
-    out = np.empty(real_parts.shape, dtypes.complex_like(x.dtype))
-    out.real = real_parts
-    out.imag = imaginary_parts
+    out = _assembled(*applied(np.broadcast_arrays, x, y))
     if not wanted(real, imag):
         return wrap(out)
     return wrap(out, ComplexBackward0(stretched_edges(out.shape, real, imag)))

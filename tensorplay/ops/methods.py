@@ -280,6 +280,17 @@ PROPERTIES: dict[str, Any] = {
 }
 
 
+def _set_real(self: Tensor, value: Any) -> None:
+    inplace.copy_(complex_numbers.real(self), value)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    inplace.copy_(complex_numbers.imag(self), value)
+
+
+SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
+
+
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
@@ -290,4 +301,4 @@ def attach() -> None:
             function.__module__ = Tensor.__module__
         setattr(Tensor, name, function)
     for name, function in PROPERTIES.items():
-        setattr(Tensor, name, property(function))
+        setattr(Tensor, name, property(function, SETTERS.get(name)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.optim.optimizer import Array, Group, Optimizer
 from tensorplay.tensor import Tensor, wrap
 
@@ -81,8 +82,8 @@ class Adam(Optimizer):
     def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
         if old.dtype.kind == "c":
             # Real and imaginary parts are parameters of their own.
-            old, grad, new = _parts(old), _parts(grad), _parts(new)
-            rest = (*[_parts(one) for one in rest[:-1]], rest[-1])
+            old, grad, new = dtypes.parts(old), dtypes.parts(grad), dtypes.parts(new)
+            rest = (*[dtypes.parts(one) for one in rest[:-1]], rest[-1])
         mean, square, *greatest, constants = rest
         beta1, beta2 = constants["betas"]
         decay = constants["weight_decay"]
@@ -109,11 +110,6 @@ class Adam(Optimizer):
             new += np.multiply(old, 1 - constants["lr"] * decay, out=self._scratch(old))
         else:
             new += old
-
-
-def _parts(array: Array) -> Array:
-    """Complex numbers as pairs of real ones, on the same memory."""
-    return array[..., None].view(array.real.dtype)
 
 
 class AdamW(Adam):

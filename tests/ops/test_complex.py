@@ -135,11 +135,18 @@ def test_parts_are_views():
     z.imag[1] = 7.0
     tp.view_as_real(z)[0, 1] += 1
     assert z.tolist() == [10 + 3j, 7j]
+    z.real = 0.5
+    z.imag = tp.tensor([1.0, 2.0])
+    assert z.tolist() == [0.5 + 1j, 0.5 + 2j]
     pairs = tp.zeros(2, 2)
     tp.view_as_complex(pairs).fill_(1 + 2j)
     assert pairs.tolist() == [[1.0, 2.0], [1.0, 2.0]]
     assert tp.view_as_real(z.reshape(2, 1).T).shape == (1, 2, 2)
     x = tp.ones(2)
+    x.real = 2.0
+    assert x.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="imag is not implemented"):
+        x.imag = 1.0
     assert x.real is x
     assert x.conj() is x
 
@@ -240,6 +247,22 @@ def test_parts_that_do_not_fit_are_refused():
         tp.complex(x, tp.ones(3))
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type float32"):
         x.mul_(tp.tensor([1j, 1j]))
+
+
+def test_an_infinite_gradient_stays_in_its_part(z):
+    for recorded in (False, True):
+        start = tp.tensor([float("inf"), 1.0], dtype=tp.float64)
+        (found,) = tp.autograd.grad(z.imag, z, start, create_graph=recorded)
+        assert found.tolist() == [complex(0, np.inf), 1j]
+
+
+def test_tensors_without_elements():
+    z = tp.zeros(0, dtype=tp.complex64, requires_grad=True)
+    pairs = tp.view_as_real(z)
+    assert pairs.shape == (0, 2)
+    assert tp.view_as_complex(pairs).shape == (0,)
+    (tp.view_as_complex(pairs) * z).real.sum().backward()
+    assert z.grad.shape == (0,)
 
 
 def test_random_numbers():
