@@ -56,7 +56,7 @@ class ViewAsRealBackward0(Node):
 
     def rule(self, grad: Any) -> tuple[Any, ...]:
         if isinstance(grad, Tensor):
-            return (view_as_complex(contiguous(grad)),)
+            return (_in_any_layout(grad),)
         return (_numbers(np.ascontiguousarray(grad)),)
 
 
@@ -178,12 +178,21 @@ def view_as_complex(input: Tensor) -> Tensor:
         )
     if not x.ndim or x.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
-    if x.strides[-1] != x.itemsize and x.size:
+    if not _side_by_side(x):
         raise RuntimeError(
             "Tensor must have a last dimension with stride 1: make it contiguous() first"
         )
     node = ViewAsComplexBackward0((edge_of(input),)) if wanted(input) else None
-    return view(input, _numbers(x), node, view_as_complex)
+    return view(input, _numbers(x), node, _in_any_layout)
+
+
+def _side_by_side(array: Any) -> bool:
+    return array.strides[-1] == array.itemsize or not array.size
+
+
+def _in_any_layout(pairs: Tensor) -> Tensor:
+    """`view_as_complex` for gradients, which may lie in memory in any way: a copy if need be."""
+    return view_as_complex(pairs if _side_by_side(pairs._array) else contiguous(pairs))
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:

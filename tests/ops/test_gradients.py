@@ -216,6 +216,20 @@ def write_numbers(y, z):
     return base * y
 
 
+def write_numbers_and_sum(y, z):
+    """The gradient that comes back is one number, spread over all."""
+    base = y * y
+    tp.view_as_complex(base).mul_(z)
+    return base.sum() * 2
+
+
+def write_numbers_of_a_permuted_base(y, z):
+    base = (y * y).permute(1, 0, 2).clone()
+    assert not base.is_contiguous()
+    tp.view_as_complex(base)[0].mul_(z)
+    return base * base
+
+
 #: The same with complex numbers; and what there is only for them.
 COMPLEX = {
     "add": (lambda a, b: a + b, (waves(2, 3), waves(3, seed=1))),
@@ -319,6 +333,14 @@ COMPLEX = {
     "write into parts": (write_parts, (waves(2, 3), real(2, 3, seed=1))),
     "write into pairs": (write_pairs, (waves(2), real(2, seed=1))),
     "write into numbers": (write_numbers, (real(2, 2), waves(seed=1))),
+    "write into numbers, sum": (write_numbers_and_sum, (real(3, 2), waves(1, seed=1))),
+    "write into numbers, permuted": (
+        write_numbers_of_a_permuted_base,
+        (real(2, 3, 2), waves(2, seed=1)),
+    ),
+    "view_as_complex, sum": (lambda a: tp.view_as_complex(a * a).sum(), (real(3, 2),)),
+    "view_as_real, sum": (lambda a: tp.view_as_real(a * a).sum(), (waves(3),)),
+    "parts, sum": (lambda a: (a * a).real.sum() + (a * a).imag.sum(), (waves(3),)),
 }
 
 ALL = CASES | {f"complex: {name}": case for name, case in COMPLEX.items()}
