@@ -1,4 +1,4 @@
-"""The operations of `calls.py`, or of `training.py`, in torch: processes on this machine, TensorPipe.
+"""The operations of `calls.py`, or of `training.py`, in torch: some processes, TensorPipe.
 
     python benchmarks/peer.py [--calls 2000] [--size 2] [--what operations]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import time
 from statistics import median
 from typing import Any
@@ -44,7 +45,7 @@ def stack(widths: tuple[int, ...], *, ends: bool) -> Any:
     """Linear layers with ReLU between them, and behind the last unless it `ends` the model."""
     nn = _library.nn
     layers: list[Any] = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*(layers[:-1] if ends else layers))
 

@@ -138,8 +138,9 @@ def backward(
         TypeError: An argument is not of its type; this is looked at before all else.
         ValueError: `timeout` is negative or no number of seconds.
         RuntimeError: The context is not known here or has been released, or is released meanwhile;
-            there are no roots; a root does not require grad, is not a scalar or is a leaf; the
-            graph has been used up; or a rule of this worker's own pass in the context calls this.
+            there are no roots; a root does not require grad, is not a real scalar or is a leaf;
+            the graph has been used up; or a rule of a pass of this worker in the same context
+            calls this.
         RpcTimeoutError: It took longer than `timeout`.
         WorkerLeftError: A worker that took part in the context has left.  If this one has exchanged
             messages with it in the context, nothing has been run or used up here.
@@ -179,6 +180,8 @@ def _seed(root: Tensor, create_graph: bool) -> tuple[Any, Any]:
         raise RuntimeError(
             f"root of shape {root._array.shape} is not a scalar, all roots need to be scalar"
         )
+    if root._array.dtype.kind == "c":
+        raise RuntimeError(f"root is complex ({root._array.dtype}), all roots need to be real")
     if root._node is None:
         raise RuntimeError("root is a leaf and does not have a valid gradient function.")
     grad = np.ones(root._array.shape, root._array.dtype)
