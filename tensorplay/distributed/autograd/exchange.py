@@ -23,7 +23,7 @@ from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
 from tensorplay.distributed.autograd.rules import RunningRules
 from tensorplay.distributed.autograd.runner import PassRunner
-from tensorplay.distributed.autograd.starting import Started, turn
+from tensorplay.distributed.autograd.starting import Started, take_turn
 from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.errors import (
@@ -108,7 +108,8 @@ class Exchange:
             Exception: What a rule raised, on whichever worker.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with turn(self._agent, context, timeout):
+        take_turn(self._agent, context, timeout)
+        try:
             pass_id = next(self._pass_ids)
             started = self._started[pass_id] = Started(self._rank, context._known_worker_ids())
             try:
@@ -135,6 +136,8 @@ class Exchange:
                 raise
             finally:
                 self._started.pop(pass_id, None)
+        finally:
+            context.starting.release()
 
     def _names(self, ranks: frozenset[int]) -> str:
         # This worker waits for the others, if there are any.

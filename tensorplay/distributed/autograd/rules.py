@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 from tensorplay.distributed.autograd.container import thread
 from tensorplay.distributed.autograd.context import RANK_SHIFT
 from tensorplay.distributed.transport.wire import NO_CONTEXT
-
-
-class _Running(threading.local):
-    #: Context and pass whose rules this thread runs.
-    now: tuple[int, int] | None = None
-
-
-_running = _Running()
 
 
 class RunningRules:
@@ -33,19 +23,19 @@ class RunningRules:
         self._within = context_id if recorded else NO_CONTEXT
 
     def __enter__(self) -> None:
-        self._before = (thread.context, _running.now)
+        self._before = (thread.context, thread.rules_of)
         thread.context = self._within
-        _running.now = self._now
+        thread.rules_of = self._now
 
     def __exit__(self, *exc_info: object) -> None:
-        thread.context, _running.now = self._before
+        thread.context, thread.rules_of = self._before
 
 
 def check_may_start(rank: int, context_id: int) -> None:
     """Raise RuntimeError if a pass of this worker would wait for one that waits for this thread."""
-    if _running.now is None:
+    if thread.rules_of is None:
         return
-    running, pass_id = _running.now
+    running, pass_id = thread.rules_of
     if running == context_id and pass_id >> RANK_SHIFT == rank:
         raise RuntimeError(
             "a backward rule or hook cannot start another pass of the same worker in the context "

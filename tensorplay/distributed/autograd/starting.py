@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from tensorplay.distributed.autograd.backward_pass import Closure
 from tensorplay.distributed.autograd.context import DistAutogradContext
@@ -24,9 +22,10 @@ class Started:
         self.began = time.monotonic()
 
 
-@contextmanager
-def turn(agent: Agent, context: DistAutogradContext, timeout: float | None) -> Iterator[None]:
-    """Wait until no other pass of this worker runs in the context, and keep others waiting.
+def take_turn(agent: Agent, context: DistAutogradContext, timeout: float | None) -> None:
+    """Wait until no other pass of this worker runs in the context.
+
+    Others wait then until `context.starting` is released.
 
     Raises:
         RpcTimeoutError: It took longer than `timeout` seconds.
@@ -42,7 +41,3 @@ def turn(agent: Agent, context: DistAutogradContext, timeout: float | None) -> I
                 f"the backward pass could not begin within {timeout} s: another one of this worker "
                 f"runs in autograd context {context.id}"
             )
-    try:
-        yield
-    finally:
-        context.starting.release()
