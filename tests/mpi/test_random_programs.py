@@ -46,7 +46,7 @@ def test_random_programs_that_all_ranks_drive_at_once(world: RpcWorld) -> None:
 def test_hessian_vector_products_of_random_programs(rpc_world: RpcWorld) -> None:
     if rpc_world.rank == 0:
         products = [check_products(20_000 + seed, rpc_world.size) for seed in range(COUNT)]
-        assert sum(products) > COUNT / 3
+        assert sum(products) > COUNT / 6
         nothing_left(rpc_world)
 
 
