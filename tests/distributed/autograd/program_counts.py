@@ -12,6 +12,7 @@ from distributed.autograd.program_failures import shown
 from distributed.autograd.program_maker import program_of
 from distributed.autograd.program_plain import plain_gradients
 from distributed.autograd.program_runs import (
+    PASS_SECONDS,
     differentiate,
     forget_parameters,
     run_block,
@@ -58,7 +59,7 @@ def check_counts(seed: int, size: int) -> Statistics:
         return check_counts_of(program)
 
 
-def check_counts_of(program: Program) -> Statistics:
+def check_counts_of(program: Program, timeout: float = PASS_SECONDS) -> Statistics:
     """The same for a program of whatever origin."""
     source = source_for(program)
     expected = Crossings()
@@ -70,7 +71,7 @@ def check_counts_of(program: Program) -> Statistics:
         with tp.no_grad():
             slices = [rpc.rpc_sync(one, slice_here, args=(context_id,)) for one in everybody]
             before = [rpc.rpc_sync(one, dist_autograd.statistics) for one in everybody]
-        rpc.rpc_sync(program.start, differentiate, args=(source, context_id, losses))
+        rpc.rpc_sync(program.start, differentiate, args=(source, context_id, losses, timeout))
         with tp.no_grad():
             after = [rpc.rpc_sync(one, dist_autograd.statistics) for one in everybody]
     for one in everybody:

@@ -1,16 +1,131 @@
-"""What a failing random program is shown as."""
+"""What a failing random program is shown as: a small one that fails, too, if there is one.
+
+    PYTHONPATH=tests python -m distributed.autograd.program_failures CHECK [FILE]
+
+reads the source of a program, runs the check (say ``distributed.autograd.program_runs:check``) on
+it on workers of one process, and shows it shrunk if it fails.
+
+On ranks of an MPI job a program cannot be shrunk where it failed: the world may be broken, and the
+other ranks do not take part.  It is run again on workers of one process, in a process of its own;
+if it does not fail there, the whole program is shown, and that.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from distributed.autograd.programs import Program
+from distributed.autograd.program_shrinker import Fails, shrink
+from distributed.autograd.programs import Program, program_from
+from harness.loopback import run_world
+from tensorplay.distributed.rpc.current import current_agent
+from tensorplay.distributed.transport.loopback import LoopbackTransport, Weather
+
+#: Compares a program with what it must give; the second argument is how long a pass may take.
+Check = Callable[[Program, float], object]
+
+TESTS = Path(__file__).resolve().parents[2]
+SECONDS = 20.0
+"""For shrinking one program."""
+PASS_SECONDS = 1.0
+"""After which a pass counts as stuck while a program is shrunk."""
+WEATHERS = (Weather(), Weather(seed=1, hold=0.6), Weather(seed=2, hold=0.3, late_bulk=0.8))
+
+_one_at_a_time = threading.Lock()
 
 
 @contextlib.contextmanager
-def shown(program: Program, check: Callable[[Program], None]) -> Iterator[None]:
+def shown(program: Program, check: Check) -> Iterator[None]:
+    """An error within it shows the program, as small as it can be made."""
     try:
         yield
     except Exception as error:
-        raise AssertionError(f"{error}\n\n{program}") from error
+        raise AssertionError(f"{error}\n\n{describe(program, check)}") from error
+
+
+def describe(program: Program, check: Check) -> str:
+    """A failing program in words and source."""
+    whole = f"program of seed {program.seed} for {program.size} workers"
+    if not _one_at_a_time.acquire(blocking=False):
+        return f"{whole} (another one is being shrunk):\n{program}"
+    try:
+        if not isinstance(current_agent().transport, LoopbackTransport):
+            found = _shrunk_elsewhere(program, check)
+        else:
+            found = shrunk(program, check)
+    finally:
+        _one_at_a_time.release()
+    if found is None:
+        return f"{whole}; it does not fail on workers of one process:\n{program}"
+    name = name_of(check)
+    again = f"PYTHONPATH=tests python -m distributed.autograd.program_failures {name} FILE"
+    return f"{whole}, shrunk; to run what follows again: {again}\n{found}"
+
+
+def shrunk(program: Program, check: Check, *, seconds: float = SECONDS) -> Program | None:
+    """The smallest program found that fails, on workers of one process; None if this does not."""
+    fails = failing(check)
+    if not fails(program):
+        return None
+    found = shrink(program, fails, seconds=seconds)
+    # A pass that was merely slow has led astray.
+    return found if fails(found) else program
+
+
+def failing(check: Check) -> Fails:
+    """Whether a program fails on workers of one process, in any weather."""
+
+    def fails(program: Program) -> bool:
+        def drive(rank: int) -> None:
+            if rank == 0:
+                check(program, PASS_SECONDS)
+
+        for weather in WEATHERS:
+            try:
+                run_world(program.size, drive, weather=weather, rpc_timeout=2 * PASS_SECONDS)
+            except Exception:
+                return True
+        return False
+
+    return fails
+
+
+# -- in a process of its own -----------------------------------------------------------------------
+
+
+def name_of(check: Check) -> str:
+    return f"{check.__module__}:{check.__qualname__}"
+
+
+def _shrunk_elsewhere(program: Program, check: Check) -> Program | None:
+    paths = [str(TESTS), str(TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    finished = subprocess.run(
+        [sys.executable, "-m", "distributed.autograd.program_failures", name_of(check)],
+        input=str(program),
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )
+    source = finished.stdout.partition("\nProgram(")
+    return program_from("Program(" + source[2]) if source[1] else None
+
+
+def main() -> int:
+    module, _, function = sys.argv[1].partition(":")
+    check = getattr(importlib.import_module(module), function)
+    source = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else sys.stdin.read()
+    found = shrunk(program_from(source), check)
+    print("it does not fail" if found is None else f"it fails; shrunk:\n{found}")
+    return int(found is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

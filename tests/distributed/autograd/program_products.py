@@ -12,6 +12,7 @@ from distributed.autograd.program_failures import shown
 from distributed.autograd.program_maker import program_of
 from distributed.autograd.program_plain import Gradients, interpret, leaves
 from distributed.autograd.program_runs import (
+    PASS_SECONDS,
     Source,
     compare,
     forget_parameters,
@@ -91,10 +92,12 @@ def difference_products(program: Program, step: float = 1e-5) -> Gradients:
 # -- over workers ----------------------------------------------------------------------------------
 
 
-def differentiate_recorded(source: Source, context_id: int, losses: rpc.RRef[Any]) -> None:
+def differentiate_recorded(
+    source: Source, context_id: int, losses: rpc.RRef[Any], timeout: float
+) -> None:
     """The first pass of a program, recorded, on the worker that has its losses."""
     roots = roots_of(from_source(source), unpack(losses.local_value()))
-    dist_autograd.backward(context_id, roots, create_graph=True)
+    dist_autograd.backward(context_id, roots, create_graph=True, timeout=timeout)
 
 
 def along_here(source: Source, context_id: int) -> Any:
@@ -104,7 +107,7 @@ def along_here(source: Source, context_id: int) -> Any:
     return along(program, {name: grads.get(one) for name, one in parameters_here(source).items()})
 
 
-def distributed_products(program: Program) -> tuple[Gradients, Gradients]:
+def distributed_products(program: Program, timeout: float) -> tuple[Gradients, Gradients]:
     """Each parameter's gradient, and what the second pass adds to it; this worker drives."""
     source = source_for(program)
     first: Gradients = {}
@@ -112,13 +115,15 @@ def distributed_products(program: Program) -> tuple[Gradients, Gradients]:
     everybody = range(program.size)
     with dist_autograd.context() as context_id:
         losses = rpc.remote(program.start, run_block, args=(source, 0, None))
-        rpc.rpc_sync(program.start, differentiate_recorded, args=(source, context_id, losses))
+        rpc.rpc_sync(
+            program.start, differentiate_recorded, args=(source, context_id, losses, timeout)
+        )
         for worker in everybody:
             first |= rpc.rpc_sync(worker, gradients_here, args=(source, context_id))
         parts = [rpc.rpc_async(one, along_here, args=(source, context_id)) for one in everybody]
         product = sum([part.wait() for part in parts], tp.zeros((), dtype=tp.float64))
         if product.requires_grad:
-            dist_autograd.backward(context_id, product)
+            dist_autograd.backward(context_id, product, timeout=timeout)
         for worker in everybody:
             both |= rpc.rpc_sync(worker, gradients_here, args=(source, context_id))
     for worker in everybody:
@@ -142,9 +147,9 @@ def check_products(seed: int, size: int) -> bool:
         return check_products_of(program)
 
 
-def check_products_of(program: Program) -> bool:
+def check_products_of(program: Program, timeout: float = PASS_SECONDS) -> bool:
     """The same for a program of whatever origin."""
-    gradients, products = distributed_products(program)
+    gradients, products = distributed_products(program, timeout)
     expected_gradients, expected = plain_products(program)
     compare(gradients, expected_gradients, tolerance_for(program, 1e-12))
     compare(

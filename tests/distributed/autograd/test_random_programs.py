@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +17,7 @@ from distributed.autograd.program_runs import check_numerically, check_program
 from distributed.autograd.programs import PACKINGS, WAYS, Call, Compute, Wait, program_from
 from harness.loopback import run_world
 from tensorplay.distributed import rpc
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.transport.loopback import Weather
 
 #: Seeds that share a world.
@@ -43,7 +45,7 @@ def run_programs(size: int, count: int, *, first: int = 0) -> None:
 
         def drive(seeds: range = seeds) -> None:
             for seed in seeds:
-                check_program(seed, size)
+                check_program(seed, size, numerically=seed % 10 == 0)
 
         on_first(drive, size=size, weather=weather_of(number))
 
@@ -55,7 +57,7 @@ def long_runs(*sizes: int) -> list[object]:
 
 @pytest.mark.parametrize(
     ("size", "count"),
-    [(1, 100), (2, 250), (3, 250), (4, 150), (5, 80), (8, 80), *long_runs(2, 3, 5, 8)],
+    [(1, 200), (2, 500), (3, 500), (4, 400), (5, 200), (8, 100), *long_runs(2, 3, 5, 8)],
 )
 def test_random_programs(size: int, count: int) -> None:
     run_programs(size, count)
@@ -76,6 +78,26 @@ def test_random_programs_that_all_workers_drive_at_once(size: int, count: int) -
             eventually(lambda: rpc.rpc_sync(other, left_over) == (0, 0))  # noqa: B023
 
     run_world(size, program, weather=weather_of(1), seconds=600)
+
+
+@pytest.mark.parametrize(("size", "threads", "count"), [(1, 4, 40), (3, 4, 120)])
+def test_random_programs_of_many_threads_at_once(size: int, threads: int, count: int) -> None:
+    """Each thread of each worker drives programs of its own, in contexts of its own."""
+
+    def program(rank: int) -> None:
+        agent = current_agent()
+
+        def drive(thread: int) -> None:
+            set_thread_agent(agent)
+            for seed in range(rank * threads + thread, count, size * threads):
+                check_program(30_000 + seed, size)
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(drive, range(threads)))
+        for other in range(size):
+            eventually(lambda: rpc.rpc_sync(other, left_over) == (0, 0))  # noqa: B023
+
+    run_world(size, program, weather=weather_of(2), seconds=50)
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
