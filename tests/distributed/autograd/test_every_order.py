@@ -65,7 +65,7 @@ def some(draw: random.Random, messages: list[Message], rank: int) -> tuple[int, 
     ("length", "count"),
     [
         *((4, 300), (5, 120), (6, 40)),
-        *(pytest.param(length, count, marks=SOAK) for length, count in ((5, 5000), (6, 2000))),
+        *(pytest.param(length, count, marks=SOAK) for length, count in ((5, 15_000), (6, 5000))),
     ],
 )
 def test_every_order_of_some_larger_graphs(length: int, count: int) -> None:
