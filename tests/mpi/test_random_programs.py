@@ -66,7 +66,7 @@ def test_a_failing_program_is_shrunk_in_a_process_of_its_own(rpc_world: RpcWorld
     if rpc_world.rank == 0:
         program = program_of(3, rpc_world.size)
         text = describe(program, check)
-        assert "does not fail on workers of one process" in text
+        assert "on workers of one process it did not fail again" in text
         assert program_from(text[text.index("Program(") :]) == program
 
 

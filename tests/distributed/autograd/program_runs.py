@@ -53,7 +53,7 @@ Values = Sequence[Any]
 #: Where workers have a program from: its seed and size, or, if no seed gives it, itself.
 Source = tuple[int, int] | Program
 
-PASS_SECONDS = 30.0
+PASS_SECONDS = 15.0
 """After which a pass counts as stuck."""
 
 

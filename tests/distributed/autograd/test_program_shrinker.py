@@ -192,5 +192,5 @@ def test_what_does_not_fail_again_is_shown_whole() -> None:
         return program_failures.describe(program, check)
 
     text = on_first(drive)
-    assert "does not fail on workers of one process" in text
+    assert "on workers of one process it did not fail again" in text
     assert program_from(text[text.index("Program(") :]) == program
