@@ -95,6 +95,7 @@ class _Maker:
             tuple(self.parameters),
             tuple(self.blocks),
             tuple(passes),
+            draw.random() < 0.15,
         )
 
     def parameter(self, worker: int) -> Parameter:

@@ -183,10 +183,11 @@ def interpret(
 def plain_gradients(program: Program, crossings: Crossings | None = None) -> Gradients:
     """Each parameter's gradient in one process, None where there is none."""
     parameters = leaves(program)
-    losses = interpret(program, parameters, crossings)
-    for number, chosen in enumerate(program.passes, start=1):
-        retain_graph = number < len(program.passes)
-        tp.autograd.backward([losses[i] for i in chosen], retain_graph=retain_graph)
+    for _ in range(1 + program.again):
+        losses = interpret(program, parameters, crossings)
+        for number, chosen in enumerate(program.passes, start=1):
+            retain_graph = number < len(program.passes)
+            tp.autograd.backward([losses[i] for i in chosen], retain_graph=retain_graph)
     return {
         name: None if one.grad is None else one.grad.numpy() for name, one in parameters.items()
     }
@@ -198,7 +199,7 @@ def difference_quotients(program: Program, step: float = 1e-6) -> Gradients:
     weights = [0] * (1 + max(i for chosen in program.passes for i in chosen))
     for chosen in program.passes:
         for i in chosen:
-            weights[i] += 1
+            weights[i] += 1 + program.again
 
     def total() -> float:
         tensors: dict[str, tp.Tensor] = {name: tp.tensor(one) for name, one in arrays.items()}

@@ -285,12 +285,13 @@ def distributed_gradients(program: Program, timeout: float = PASS_SECONDS) -> Gr
     source = source_for(program)
     found: Gradients = {}
     with dist_autograd.context() as context_id:
-        losses = rpc.remote(program.start, run_block, args=(source, 0, None))
-        if program.start == current_agent().rank:
-            differentiate(source, context_id, losses, timeout)
-        else:
-            args = (source, context_id, losses, timeout)
-            rpc.rpc_sync(program.start, differentiate, args=args)
+        for _ in range(1 + program.again):
+            losses = rpc.remote(program.start, run_block, args=(source, 0, None))
+            if program.start == current_agent().rank:
+                differentiate(source, context_id, losses, timeout)
+            else:
+                args = (source, context_id, losses, timeout)
+                rpc.rpc_sync(program.start, differentiate, args=args)
         with tp.no_grad():
             for worker in range(program.size):
                 found |= rpc.rpc_sync(worker, gradients_here, args=(source, context_id))

@@ -1,8 +1,8 @@
 """Makes a failing program small: by steps that each leave out or simplify something.
 
 Pure: what fails is a function that the caller gives.  `smaller` lists a program's neighbours,
-`valid` says which of them are programs, and `shrink` walks from one that fails to the next, until
-none does.
+`valid` says which of them still mean the same everywhere, and `shrink` walks from one that fails to
+the next, until none does.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from distributed.autograd.program_operations import IN_PLACE
-from distributed.autograd.program_plain import interpret, leaves
+from distributed.autograd.program_validity import valid
 from distributed.autograd.programs import (
-    FRESH,
     KEPT,
     LATER,
     SYNC,
@@ -57,55 +54,6 @@ def _walk(program: Program, fails: Fails, deadline: float) -> Program:
                 break
         else:
             return program
-
-
-def valid(program: Program) -> bool:
-    """Whether it means the same on many workers, and its passes have something to differentiate."""
-    if not all(_is_sound(program, number) for number in range(len(program.blocks))):
-        return False
-    try:
-        losses = interpret(program, leaves(program))
-        chosen = [losses[i] for i in itertools.chain.from_iterable(program.passes)]
-    except Exception:
-        return False
-    return bool(chosen) and all(
-        one.grad_fn is not None and one.shape == () and bool(np.isfinite(one.item()))
-        for one in chosen
-    )
-
-
-def _is_sound(program: Program, number: int) -> bool:
-    """Whether a block keeps the rules that the maker of programs keeps."""
-    block = program.blocks[number]
-    owners = {one.name: one.worker for one in program.parameters}
-    fresh, used = set(block.inputs), set()
-    calls: dict[int, Call] = {}
-    for one in block.statements:
-        match one:
-            case Load(parameter=parameter) if owners[parameter] != block.worker:
-                return False
-            case Compute(operation=operation, operands=(operand, *_)):
-                # Only what has just arrived, and nobody else has, may be written to.
-                if operation == IN_PLACE and (operand not in fresh or operand in used):
-                    return False
-            case Call():
-                # What is called without recording must not record, either.
-                recording = not block.no_grad and not one.quiet
-                if not recording and not program.blocks[one.block].no_grad:
-                    return False
-                calls[one.handle] = one
-                fresh.update(one.to if one.way in FRESH else ())
-            case Wait(to, handle) if handle in calls and calls[handle].way in FRESH:
-                fresh.update(to)
-        used.update(_operands(one))
-    plain = {
-        one.to
-        for one in block.statements
-        if isinstance(one, Compute) and one.operation in ("halve", "average", "add")
-    }
-    return (not number and block.worker == program.start) or (
-        number > 0 and (not block.no_grad or plain.issuperset(block.outputs))
-    )
 
 
 def smaller(program: Program) -> Iterator[Program]:
@@ -248,6 +196,8 @@ def _left_out(block: Block, place: int) -> Iterator[Block]:
 
 
 def _without_passes(program: Program) -> Iterator[Program]:
+    if program.again:
+        yield replace(program, again=False)
     if len(program.passes) > 1:
         for chosen in program.passes:
             yield replace(program, passes=(chosen,))

@@ -160,6 +160,7 @@ class Program:
         start: Where the losses are made, and the passes start.
         smooth: Gradients are those of the values: nothing is detached, no hook changes them.
         passes: For each pass its losses, as positions among block 0's results.
+        again: All that happens once more, in the same context.
     """
 
     seed: int
@@ -169,6 +170,7 @@ class Program:
     parameters: tuple[Parameter, ...] = ()
     blocks: tuple[Block, ...] = ()
     passes: tuple[tuple[int, ...], ...] = ((0,),)
+    again: bool = False
 
     @property
     def mixed(self) -> bool:

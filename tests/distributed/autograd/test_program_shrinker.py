@@ -15,7 +15,8 @@ from distributed.autograd.program_failures import failing, shrunk
 from distributed.autograd.program_maker import program_of
 from distributed.autograd.program_operations import IN_PLACE
 from distributed.autograd.program_runs import check, check_program
-from distributed.autograd.program_shrinker import shrink, smaller, tidy, valid
+from distributed.autograd.program_shrinker import shrink, smaller, tidy
+from distributed.autograd.program_validity import valid
 from distributed.autograd.programs import (
     CHAINED,
     SYNC,
