@@ -220,7 +220,7 @@ class _Local:
         self.received[number] = copy
 
     def _sum(self, parts: Sequence[int], weight: float) -> tp.Tensor:
-        total = self.leaf * weight
+        total: tp.Tensor = self.leaf * weight
         for part in parts:
             total = total + self.received[part]
         return total

@@ -34,7 +34,7 @@ Check = Callable[[Program, float], object]
 TESTS = Path(__file__).resolve().parents[2]
 SECONDS = 15.0
 """For shrinking one program."""
-PASS_SECONDS = 1.0
+PASS_SECONDS = 0.3
 """After which a pass counts as stuck while a program is shrunk."""
 WEATHERS = (Weather(), Weather(hold=0.6), Weather(hold=0.3, late_bulk=0.8), Weather(pause=2e-3))
 MOST_RUNS = 60
@@ -79,8 +79,9 @@ def shrunk(program: Program, check: Check, *, seconds: float = SECONDS) -> Progr
     # What fails now and then gets more tries than it took, in all of which it would seldom pass.
     fails = failing(check, max(len(WEATHERS), 3 * runs))
     found = shrink(program, fails, seconds=seconds)
-    # A pass that was merely slow has led astray.
-    return found if fails(found) else program
+    # Where a pass was merely slow, that has led astray.
+    stands = runs_until_failure(found, check, MOST_RUNS, patience=10.0) is not None
+    return found if stands else program
 
 
 def failing(check: Check, runs: int = len(WEATHERS)) -> Fails:
@@ -88,17 +89,23 @@ def failing(check: Check, runs: int = len(WEATHERS)) -> Fails:
     return lambda program: runs_until_failure(program, check, runs) is not None
 
 
-def runs_until_failure(program: Program, check: Check, most: int) -> int | None:
-    """In which run a program fails, in changing weather; None if in none of so many."""
+def runs_until_failure(
+    program: Program, check: Check, most: int, *, patience: float = 1.0
+) -> int | None:
+    """In which run a program fails, in changing weather; None if in none of so many.
+
+    Passes may take `patience` times as long as usual.
+    """
+    seconds = patience * PASS_SECONDS
 
     def drive(rank: int) -> None:
         if rank == 0:
-            check(program, PASS_SECONDS)
+            check(program, seconds)
 
     for run in range(most):
         weather = replace(WEATHERS[run % len(WEATHERS)], seed=run)
         try:
-            run_world(program.size, drive, weather=weather, rpc_timeout=2 * PASS_SECONDS)
+            run_world(program.size, drive, weather=weather, rpc_timeout=3 * seconds)
         except Exception:
             return run + 1
     return None

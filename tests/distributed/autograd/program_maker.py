@@ -183,15 +183,18 @@ class _BlockMaker:
         self.frame.do(statement)
         self.statements.append(statement)
 
+    def new_one(self) -> int:
+        return len(self.frame.values)
+
     def new(self, count: int) -> tuple[int, ...]:
         return tuple(range(len(self.frame.values), len(self.frame.values) + count))
 
     def load(self) -> None:
-        self.do(Load(*self.new(1), self.maker.parameter(self.worker).name))
+        self.do(Load(self.new_one(), self.maker.parameter(self.worker).name))
 
     def constant(self) -> None:
         number = self.draw.uniform(-1, 1)
-        self.do(Constant(*self.new(1), self.maker.shape(), number, self.maker.dtype()))
+        self.do(Constant(self.new_one(), self.maker.shape(), number, self.maker.dtype()))
 
     def recent(self) -> int:
         """A value, rather one of the latest, and rather one that needs a gradient."""
@@ -210,7 +213,9 @@ class _BlockMaker:
             choices += list(CASTS) * 2 if self.maker.mixed else []
             operation = draw.choice(choices)
             count = 2 if operation in BINARY else 1
-            statement = Compute(*self.new(1), operation, tuple(self.recent() for _ in range(count)))
+            statement = Compute(
+                self.new_one(), operation, tuple(self.recent() for _ in range(count))
+            )
             try:
                 self.frame.do(statement)
             except (RuntimeError, ValueError, TypeError, IndexError):
@@ -223,7 +228,7 @@ class _BlockMaker:
     def touch(self, arrived: list[int]) -> None:
         """Write to a tensor that has just arrived, now and then."""
         if arrived and self.draw.random() < 0.15:
-            self.do(Compute(*self.new(1), IN_PLACE, (self.draw.choice(arrived),)))
+            self.do(Compute(self.new_one(), IN_PLACE, (self.draw.choice(arrived),)))
 
     def may_call(self) -> bool:
         return self.depth < 4 and len(self.maker.blocks) < MOST_BLOCKS
@@ -290,9 +295,9 @@ class _BlockMaker:
             self.outputs = tuple([self.recent() for _ in range(count)])
         if no_grad:
             # What passes through unchanged would still lead to where it came from.
-            made = []
+            made: list[int] = []
             for output in self.outputs:
-                made += self.new(1)
+                made.append(self.new_one())
                 self.do(Compute(made[-1], "halve", (output,)))
             self.outputs = tuple(made)
 
@@ -305,13 +310,13 @@ class _BlockMaker:
             self.load()
             candidates = [len(self.frame.values) - 1]
         for _ in range(count):
-            parts = []
+            parts: list[int] = []
             for operand in self.draw.choices(candidates, k=self.draw.choice([1, 4, 8])):
-                parts += self.new(1)
+                parts.append(self.new_one())
                 self.do(Compute(parts[-1], SHRINK, (operand,)))
             while len(parts) > 1:
                 both = parts.pop(), parts.pop()
-                parts += self.new(1)
+                parts.append(self.new_one())
                 self.do(Compute(parts[-1], "add", both))
             self.outputs += tuple(parts)
         return count

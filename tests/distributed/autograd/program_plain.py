@@ -205,7 +205,7 @@ def difference_quotients(program: Program, step: float = 1e-6) -> Gradients:
         tensors: dict[str, tp.Tensor] = {name: tp.tensor(one) for name, one in arrays.items()}
         with tp.no_grad():
             losses = interpret(program, tensors)
-        return sum([w * one.item() for w, one in zip(weights, losses, strict=False)])
+        return float(sum([w * one.item() for w, one in zip(weights, losses, strict=False)]))
 
     quotients: Gradients = {}
     for name, array in arrays.items():

@@ -30,7 +30,8 @@ def _is_sound(program: Program, number: int) -> bool:
     """Whether a block keeps the rules that the maker of programs keeps."""
     block = program.blocks[number]
     owners = {one.name: one.worker for one in program.parameters}
-    fresh, used = set(block.inputs), set()
+    fresh = set(block.inputs)
+    used: set[int] = set()
     calls: dict[int, Call] = {}
     for one in block.statements:
         match one:

@@ -13,7 +13,7 @@ from distributed.autograd import program_failures, program_runs
 from distributed.autograd.driving import on_first
 from distributed.autograd.program_failures import failing, shrunk
 from distributed.autograd.program_maker import program_of
-from distributed.autograd.program_operations import IN_PLACE
+from distributed.autograd.program_operations import FUNCTIONS, IN_PLACE
 from distributed.autograd.program_runs import check, check_program
 from distributed.autograd.program_shrinker import shrink, smaller, tidy
 from distributed.autograd.program_validity import valid
@@ -130,7 +130,7 @@ def double_gradients(patch: pytest.MonkeyPatch) -> None:
 
 def wrong_rule(patch: pytest.MonkeyPatch) -> None:
     """One operation is another one, on workers."""
-    patch.setattr(program_runs, "FUNCTIONS", program_runs.FUNCTIONS | {"tanh": lambda x: x * 0.5})
+    patch.setattr(program_runs, "FUNCTIONS", FUNCTIONS | {"tanh": lambda x: x * 0.5})
 
 
 def fetch_wrongly(patch: pytest.MonkeyPatch) -> None:
