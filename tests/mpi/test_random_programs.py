@@ -19,7 +19,7 @@ from tensorplay.distributed import rpc
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 #: Programs for each world; each gets others.
-COUNT = 100
+COUNT = 60
 THREADS = 4
 
 
@@ -72,8 +72,8 @@ def test_a_failing_program_is_shrunk_in_a_process_of_its_own(rpc_world: RpcWorld
 
 def test_hessian_vector_products_of_random_programs(rpc_world: RpcWorld) -> None:
     if rpc_world.rank == 0:
-        products = [check_products(20_000 + seed, rpc_world.size) for seed in range(COUNT)]
-        assert sum(products) > COUNT / 6
+        products = [check_products(20_000 + seed, rpc_world.size) for seed in range(COUNT // 2)]
+        assert sum(products) > COUNT / 12
         nothing_left(rpc_world)
 
 

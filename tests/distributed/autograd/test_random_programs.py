@@ -57,7 +57,7 @@ def long_runs(*sizes: int) -> list[object]:
 
 @pytest.mark.parametrize(
     ("size", "count"),
-    [(1, 200), (2, 400), (3, 400), (4, 300), (5, 150), (8, 100), *long_runs(2, 3, 5, 8)],
+    [(1, 200), (2, 300), (3, 300), (4, 250), (5, 150), (8, 100), *long_runs(2, 3, 5, 8)],
 )
 def test_random_programs(size: int, count: int) -> None:
     run_programs(size, count)
