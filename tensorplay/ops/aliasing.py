@@ -72,6 +72,11 @@ def view(source: Tensor, array: Any, node: Node | None, step: Step) -> Tensor:
     owner = array.base
     if owner is not own and (owner is None or owner is not own.base):
         return tensor
+    return related(tensor, source, step)
+
+
+def related(tensor: Tensor, source: Tensor, step: Step) -> Tensor:
+    """Note that `tensor`, just made by `step`, is on the memory of `source`; returns it."""
     tensor._version = source._version
     alias = source._alias
     if alias.__class__ is tuple:

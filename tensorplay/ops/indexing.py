@@ -46,12 +46,22 @@ def scatter(value: Any, index: Any, shape: tuple[int, ...], repeated: bool) -> A
     array = value._array if isinstance(value, Tensor) else value
     out = np.zeros(shape, array.dtype)
     if repeated and _may_repeat(index):
-        np.add.at(out, index, array)
+        add_at(out, index, array)
     else:
         out[index] = array
     if not isinstance(value, Tensor):
         return out
     return wrap(out, ScatterBackward0((edge_of(value),), (index,)) if wanted(value) else None)
+
+
+def add_at(out: np.ndarray[Any, Any], index: Any, values: Any) -> None:
+    """Add `values` to `out` at `index`, all of them where an element is named several times."""
+    if not out.flags.c_contiguous:
+        np.add.at(out, index, values)
+        return
+    # NumPy is several times faster with one index on a vector than with any other kind.
+    places = np.arange(out.size).reshape(out.shape)[index]
+    np.add.at(out.reshape(-1), places.reshape(-1), np.broadcast_to(values, places.shape).ravel())
 
 
 def _may_repeat(index: Any) -> bool:
