@@ -109,7 +109,7 @@ def backward(
     Raises:
         TypeError: `roots` is not a tensor or a sequence of tensors.
         RuntimeError: The context is not known here or has been released; there are no roots; a root
-            does not require grad, is not a scalar or is a leaf; or the graph has been used up.
+            does not require grad, is not a real scalar or is a leaf; or the graph has been used up.
         RpcTimeoutError: It took longer than `timeout`.
         Exception: What a backward rule raised, on whichever worker.
 
@@ -139,6 +139,8 @@ def _seed(root: Tensor, create_graph: bool) -> tuple[Any, Any]:
         raise RuntimeError(
             f"root of shape {root._array.shape} is not a scalar, all roots need to be scalar"
         )
+    if root._array.dtype.kind == "c":
+        raise RuntimeError(f"root is complex ({root._array.dtype}), all roots need to be real")
     if root._node is None:
         raise RuntimeError("root is a leaf and does not have a valid gradient function.")
     grad = np.ones(root._array.shape, root._array.dtype)
