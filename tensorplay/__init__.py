@@ -53,6 +53,22 @@ from tensorplay.dtypes import (
     int as int,
 )
 from tensorplay.ops.arithmetic import add, div, mul, sub
+from tensorplay.ops.arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_shapes,
+    broadcast_tensors,
+    cartesian_prod,
+    column_stack,
+    dstack,
+    hsplit,
+    hstack,
+    meshgrid,
+    tensor_split,
+    vsplit,
+    vstack,
+)
 from tensorplay.ops.comparison import (
     all as all,
 )
@@ -88,6 +104,15 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
+from tensorplay.ops.contraction import einsum, inner, tensordot
+from tensorplay.ops.counting import (
+    bincount,
+    bucketize,
+    histc,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -104,12 +129,46 @@ from tensorplay.ops.creation import (
     zeros,
     zeros_like,
 )
+from tensorplay.ops.decompositions import cholesky
+from tensorplay.ops.decompositions import svd_with_v as svd
+from tensorplay.ops.determinants import det, logdet, pinverse, slogdet
+from tensorplay.ops.diagonals import (
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    trace,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
+)
 from tensorplay.ops.extrema import amax, amin, argmax, argmin
 from tensorplay.ops.extrema import max as max
 from tensorplay.ops.extrema import min as min
 from tensorplay.ops.gathering import gather, index_select
+from tensorplay.ops.index_writing import index_add, index_copy, index_fill, index_put
 from tensorplay.ops.joining import cat, chunk, split, stack, unbind
+from tensorplay.ops.joining import cat as concat
+from tensorplay.ops.joining import cat as concatenate
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
+from tensorplay.ops.masking import masked_fill, masked_scatter, masked_select, take, take_along_dim
+from tensorplay.ops.movement import (
+    adjoint,
+    flip,
+    fliplr,
+    flipud,
+    movedim,
+    narrow,
+    ravel,
+    repeat_interleave,
+    roll,
+    rot90,
+    select,
+    tile,
+    unflatten,
+)
+from tensorplay.ops.movement import movedim as moveaxis
 from tensorplay.ops.pointwise import (
     abs as abs,
 )
@@ -129,8 +188,10 @@ from tensorplay.ops.pointwise import (
     tanh,
 )
 from tensorplay.ops.power import pow as pow
+from tensorplay.ops.products import addbmm, addmm, addmv, addr, baddbmm, cross, kron, mv, vdot
 from tensorplay.ops.reduction import mean, std, var
 from tensorplay.ops.reduction import sum as sum
+from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce
 from tensorplay.ops.selection import clamp, maximum, minimum, where
 from tensorplay.ops.shape import (
     broadcast_to,
@@ -143,7 +204,11 @@ from tensorplay.ops.shape import (
     transpose,
     unsqueeze,
 )
+from tensorplay.ops.shape import transpose as swapaxes
+from tensorplay.ops.shape import transpose as swapdims
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
+from tensorplay.ops.solving import inverse, matrix_power
+from tensorplay.ops.sorting import argsort, cummax, cummin, kthvalue, msort, sort, topk
 from tensorplay.random import (
     Generator,
     initial_seed,
@@ -158,18 +223,23 @@ from tensorplay.random import (
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, futures, nn, optim
+    from tensorplay import distributed, futures, linalg, nn, optim
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
+_LAZY = frozenset({"distributed", "futures", "linalg", "nn", "optim"})
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
     "Generator",
     "Tensor",
     "add",
+    "addbmm",
+    "addmm",
+    "addmv",
+    "addr",
+    "adjoint",
     "allclose",
     "amax",
     "amin",
@@ -177,23 +247,47 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "as_tensor",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "autograd",
+    "baddbmm",
+    "bincount",
     "bmm",
+    "broadcast_shapes",
+    "broadcast_tensors",
     "broadcast_to",
+    "bucketize",
+    "cartesian_prod",
     "cat",
+    "cholesky",
     "chunk",
     "clamp",
     "clone",
+    "column_stack",
     "complex128",
     "complex64",
+    "concat",
+    "concatenate",
     "conj",
     "cos",
+    "cross",
+    "cummax",
+    "cummin",
+    "det",
+    "diag",
+    "diag_embed",
+    "diagflat",
+    "diagonal",
     "distributed",
     "div",
     "dot",
     "double",
+    "dstack",
     "dtype",
+    "einsum",
     "empty",
     "empty_like",
     "enable_grad",
@@ -202,6 +296,9 @@ __all__ = [
     "exp",
     "eye",
     "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
     "float16",
     "float32",
     "float64",
@@ -214,13 +311,22 @@ __all__ = [
     "get_default_dtype",
     "gt",
     "half",
+    "histc",
+    "hsplit",
+    "hstack",
     "imag",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
     "index_select",
     "initial_seed",
+    "inner",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse",
     "is_complex",
     "is_grad_enabled",
     "is_tensor",
@@ -228,21 +334,35 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
+    "kthvalue",
     "le",
+    "linalg",
     "linspace",
     "log",
     "log_softmax",
+    "logdet",
     "logical_not",
     "logsumexp",
     "long",
     "lt",
     "manual_seed",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
     "matmul",
+    "matrix_power",
     "maximum",
     "mean",
+    "meshgrid",
     "minimum",
     "mm",
+    "moveaxis",
+    "movedim",
+    "msort",
     "mul",
+    "mv",
+    "narrow",
     "ne",
     "neg",
     "nn",
@@ -254,6 +374,7 @@ __all__ = [
     "optim",
     "outer",
     "permute",
+    "pinverse",
     "polar",
     "promote_types",
     "rand",
@@ -262,10 +383,19 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "ravel",
     "real",
     "reciprocal",
     "relu",
+    "repeat_interleave",
     "reshape",
+    "roll",
+    "rot90",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+    "select",
     "set_default_dtype",
     "set_grad_enabled",
     "sgn",
@@ -273,7 +403,9 @@ __all__ = [
     "sigmoid",
     "sign",
     "sin",
+    "slogdet",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -281,16 +413,36 @@ __all__ = [
     "stack",
     "std",
     "sub",
+    "svd",
+    "swapaxes",
+    "swapdims",
     "t",
+    "take",
+    "take_along_dim",
     "tanh",
     "tensor",
+    "tensor_split",
+    "tensordot",
+    "tile",
+    "topk",
+    "trace",
     "transpose",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
     "uint8",
     "unbind",
+    "unflatten",
+    "unique",
+    "unique_consecutive",
     "unsqueeze",
     "var",
+    "vdot",
     "view_as_complex",
     "view_as_real",
+    "vsplit",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",

@@ -7,6 +7,7 @@ import numpy as np
 from tensorplay.ops.affine import linear
 from tensorplay.ops.classification import cross_entropy, nll_loss, one_hot
 from tensorplay.ops.losses import l1_loss, mse_loss
+from tensorplay.ops.padding import pad
 from tensorplay.ops.pointwise import relu, sigmoid, tanh
 from tensorplay.ops.softmax import log_softmax, softmax
 from tensorplay.random import default_generator
@@ -21,6 +22,7 @@ __all__ = [
     "mse_loss",
     "nll_loss",
     "one_hot",
+    "pad",
     "relu",
     "sigmoid",
     "softmax",

@@ -37,8 +37,8 @@ class EinsumBackward0(Node):
         self, grad: Any, a: Any, b: Any, left: Labels, right: Labels, out: Labels
     ) -> tuple[Any, ...]:
         return (
-            None if b is None else _dual_contract(grad, b, out, right, left),
-            None if a is None else _dual_contract(a, grad, left, out, right),
+            None if b is None else _dual_contract(grad, b.conj(), out, right, left),
+            None if a is None else _dual_contract(a.conj(), grad, left, out, right),
         )
 
 
@@ -141,9 +141,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         seen = [name for one in names for name in one if name is not _ELLIPSIS]
         result = (_ELLIPSIS, *sorted({name for name in seen if seen.count(name) == 1}))
     widest = max(extra)
-    named = [
-        _spelled(one, count, widest) for one, count in zip(names, extra, strict=True)
-    ]
+    named = [_spelled(one, count, widest) for one, count in zip(names, extra, strict=True)]
     return _einsum(tensors, named, _result_names(result, named, widest))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import OUTPUT, MultiOutputNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.diagonals import diag_embed, tril, triu
+from tensorplay.ops.diagonals import diag_embed, tril
 from tensorplay.ops.indexing import getitem
 from tensorplay.ops.joining import cat
 from tensorplay.ops.linalg import matmul

@@ -37,7 +37,7 @@ class LinalgDetBackward0(Node):
             cofactors = dual.on_tensors(_cofactors, a)
         else:
             try:
-                cofactors = dual.on_tensors(lambda x, d: _T(inv(x)) * _wide(d), a, out)
+                cofactors = dual.on_tensors(lambda x, d: _T(inv(x) * _wide(d)).conj(), a, out)
             except LinAlgError:
                 cofactors = dual.on_tensors(_cofactors, a)
         return (_wide(grad) * cofactors,)
@@ -84,7 +84,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803  # PyTorch's name
     >>> tp.det(tp.tensor([[2.0, 1.0], [1.0, 3.0]]))
     tensor(5.)
     """
-    x = matrices(A, "linalg.det", square=True)
+    x = matrices(A, "linalg.det", square=True, complex_too=True)
     out = wrap(np.linalg.det(x))
     if wanted(A):
         versions = (A._version, out._version)

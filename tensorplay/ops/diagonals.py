@@ -79,9 +79,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     x = input._array
     dims = _plane(dim1, dim2, x.ndim, "diagonal()")
     out = _diagonal_of(x, offset, *dims)
-    node = (
-        DiagonalBackward0((edge_of(input),), (x.shape, offset, dims)) if wanted(input) else None
-    )
+    node = DiagonalBackward0((edge_of(input),), (x.shape, offset, dims)) if wanted(input) else None
     return view(input, out, node, lambda base: diagonal(base, offset, *dims))
 
 
@@ -135,9 +133,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input._array.ndim != 2:
-        raise RuntimeError(
-            f"trace: expected a matrix, but got tensor with dim {input._array.ndim}"
-        )
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input._array.ndim}")
     return sum_of(diagonal(input))
 
 

@@ -129,6 +129,6 @@ def zeros_like(value: Any) -> Any:
 
 def on_tensors(function: Any, *values: Any) -> Any:
     """``function(*values)``, for a function of tensors: of arrays, an array."""
-    if any([isinstance(value, Tensor) for value in values]):
+    if any(isinstance(value, Tensor) for value in values):
         return function(*[one if isinstance(one, Tensor) else wrap(one) for one in values])
     return function(*[wrap(value) for value in values])._array

@@ -123,7 +123,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         )
     axis = axis_of(dim, x.ndim)
     both = np.broadcast_shapes(
-        (*x.shape[:axis], 1, *x.shape[axis + 1 :]), (*picked.shape[:axis], 1, *picked.shape[axis + 1 :])
+        (*x.shape[:axis], 1, *x.shape[axis + 1 :]),
+        (*picked.shape[:axis], 1, *picked.shape[axis + 1 :]),
     )
     wide = broadcast_to(input, (*both[:axis], x.shape[axis], *both[axis + 1 :]))
     index = broadcast_to(indices, (*both[:axis], picked.shape[axis], *both[axis + 1 :]))

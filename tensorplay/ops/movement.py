@@ -10,15 +10,18 @@ from numpy.lib.stride_tricks import as_strided
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.aliasing import related
+from tensorplay.ops.complex_numbers import conj
 from tensorplay.ops.indexing import getitem
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.shape import (
     broadcast_to,
     expand,
+    matrix_transpose,
     permute,
     reshape,
     sizes,
+    t,
     transpose,
     view_as_shape,
 )
@@ -93,8 +96,18 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 def adjoint(input: Tensor) -> Tensor:
-    """A view with the last two dimensions exchanged."""
-    return transpose(input, -2, -1)
+    """Matrices transposed, of the conjugates; of real numbers a view."""
+    return conj(matrix_transpose(input))
+
+
+def conjugate_transpose(input: Tensor) -> Tensor:
+    """A matrix transposed, of the conjugates; of real numbers a view."""
+    if input._array.ndim not in (0, 2):
+        raise RuntimeError(
+            f"tensor.H is only supported on matrices (2-D tensors). Got {input._array.ndim}-D "
+            "tensor."
+        )
+    return conj(t(input))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
@@ -143,9 +156,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         )
     first += size if first < 0 else 0
     if first + count > size:
-        raise RuntimeError(
-            f"start ({first}) + length ({count}) exceeds dimension size ({size})."
-        )
+        raise RuntimeError(f"start ({first}) + length ({count}) exceeds dimension size ({size}).")
     return getitem(input, (*(slice(None),) * axis, slice(first, first + count)))
 
 

@@ -109,11 +109,7 @@ def checked(index: Any, size: int, what: str) -> np.ndarray[Any, Any]:
     if indices.dtype.kind not in "iu":
         raise RuntimeError(f"{what}: expected integers as index, not {indices.dtype}")
     if indices.size and (low := indices.min()) < 0:
-        raise IndexError(
-            f"{what}: index {low} is out of bounds for dimension with size {size}"
-        )
+        raise IndexError(f"{what}: index {low} is out of bounds for dimension with size {size}")
     if indices.size and (high := indices.max()) >= size:
-        raise IndexError(
-            f"{what}: index {high} is out of bounds for dimension with size {size}"
-        )
+        raise IndexError(f"{what}: index {high} is out of bounds for dimension with size {size}")
     return indices

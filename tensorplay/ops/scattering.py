@@ -8,10 +8,10 @@ import numpy as np
 
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
+from tensorplay.ops.aliasing import is_recorded
 from tensorplay.ops.gathering import index_along
 from tensorplay.ops.indexing import add_at, getitem
 from tensorplay.ops.inplace import write_through
-from tensorplay.ops.aliasing import is_recorded
 from tensorplay.ops.placing import checked, put, put_, put_add, put_add_
 from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
 from tensorplay.ops.reduction import axis_of
@@ -47,7 +47,7 @@ def _source_part(source: Tensor, shape: tuple[int, ...], what: str) -> Tensor:
     own = source._array.shape
     if own == shape:
         return source
-    if len(own) != len(shape) or any([a < b for a, b in zip(own, shape, strict=True)]):
+    if len(own) != len(shape) or any(a < b for a, b in zip(own, shape, strict=True)):
         raise RuntimeError(
             f"{what}: Expected index {list(shape)} to be no larger than src {list(own)}"
         )

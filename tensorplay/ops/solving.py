@@ -17,7 +17,9 @@ from tensorplay.ops.recording import as_operand, edge_of, wanted
 from tensorplay.ops.shape import broadcast_to, clone, matrix_transpose, reshape
 from tensorplay.tensor import Tensor, wrap
 
-_T = dual.swap_last
+
+def _adjoint(value: Any) -> Any:
+    return dual.swap_last(value.conj())
 
 
 class LinalgInvExBackward0(Node):
@@ -27,7 +29,7 @@ class LinalgInvExBackward0(Node):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        back = _T(out)
+        back = _adjoint(out)
         return (-(back @ grad @ back),)
 
 
@@ -38,8 +40,8 @@ class LinalgSolveExBackward0(Node):
     lift = (0, OUTPUT)
 
     def rule(self, grad: Any, a: Any, out: Any) -> tuple[Any, ...]:
-        right = dual.on_tensors(_solve, _T(a), grad)
-        return (None if self.edges[0] is None else -(right @ _T(out)), right)
+        right = dual.on_tensors(_solve, _adjoint(a), grad)
+        return (None if self.edges[0] is None else -(right @ _adjoint(out)), right)
 
 
 def inv(A: Tensor) -> Tensor:  # noqa: N803  # PyTorch's name
@@ -56,7 +58,7 @@ def inv(A: Tensor) -> Tensor:  # noqa: N803  # PyTorch's name
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    x = matrices(A, "linalg.inv", square=True)
+    x = matrices(A, "linalg.inv", square=True, complex_too=True)
     try:
         out = wrap(np.linalg.inv(x))
     except np.linalg.LinAlgError:
@@ -105,7 +107,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803  
     >>> tp.linalg.solve(tp.tensor([[2.0, 0.0], [0.0, 4.0]]), tp.tensor([1.0, 1.0]))
     tensor([0.5000, 0.2500])
     """
-    x = matrices(A, "linalg.solve", square=True)
+    x = matrices(A, "linalg.solve", square=True, complex_too=True)
     y = as_operand(B, "linalg.solve: B")._array
     if x.dtype != y.dtype:
         raise RuntimeError(
@@ -158,7 +160,7 @@ def solve_triangular(
         upper: Whether the upper triangle is the matrix, or the lower one.
         unitriangular: Take the diagonal for ones.
     """
-    matrices(A, "linalg.solve_triangular", square=True)
+    matrices(A, "linalg.solve_triangular", square=True, complex_too=True)
     triangle = triu(A, int(unitriangular)) if upper else tril(A, -int(unitriangular))
     if unitriangular:
         triangle = triangle + wrap(np.eye(A._array.shape[-1], dtype=A._array.dtype))
@@ -173,7 +175,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     tensor([[1., 5.],
             [0., 1.]])
     """
-    x = matrices(input, "linalg.matrix_power", square=True)
+    x = matrices(input, "linalg.matrix_power", square=True, complex_too=True)
     if n < 0:
         input, n = inv(input), -n
     if n == 0:

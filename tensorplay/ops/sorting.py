@@ -57,9 +57,7 @@ def sort(
     return _picked(input, axis, _order(x, axis, descending))  # type: ignore[no-any-return]
 
 
-def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
-) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort along a dimension; arguments as for `sort`."""
     x = input._array
     axis = axis_of(dim, x.ndim)

@@ -19,6 +19,7 @@ LOCAL = ["tensorplay.autograd", "tensorplay.nn", "tensorplay.ops", "tensorplay.o
 def modules():
     """All modules of the local library."""
     names = ["tensorplay", "tensorplay.dtypes", "tensorplay.random", "tensorplay.tensor", *LOCAL]
+    names.append("tensorplay.linalg")
     for package in LOCAL:
         found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
         names += [info.name for info in found]
@@ -32,7 +33,14 @@ def test_examples_are_true(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["tensorplay", "tensorplay.autograd", "tensorplay.nn", "tensorplay.optim"]
+    "name",
+    [
+        "tensorplay",
+        "tensorplay.autograd",
+        "tensorplay.linalg",
+        "tensorplay.nn",
+        "tensorplay.optim",
+    ],
 )
 def test_exports_are_sorted_and_there(name):
     module = importlib.import_module(name)
