@@ -121,14 +121,14 @@ def _reflected(input: Tensor, axis: int, before: int, after: int) -> Tensor:
             "Padding size should be less than the corresponding input dimension, but got: padding "
             f"({before}, {after}) at dimension {axis} of input {list(input._array.shape)}"
         )
-    input, before, after = _cropped(input, axis, before, after)
-    size = input._array.shape[axis]
-    return _joined(
-        flip(_along(input, axis, 1, before + 1), axis) if before else None,
+    wide = _joined(
+        flip(_along(input, axis, 1, before + 1), axis) if before > 0 else None,
         input,
-        flip(_along(input, axis, size - after - 1, size - 1), axis) if after else None,
+        flip(_along(input, axis, size - after - 1, size - 1), axis) if after > 0 else None,
         axis,
     )
+    # What is taken away at one end has its mirror image at the other all the same.
+    return _cropped(wide, axis, min(before, 0), min(after, 0))[0]
 
 
 def _replicated(input: Tensor, axis: int, before: int, after: int) -> Tensor:

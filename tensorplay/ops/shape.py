@@ -211,7 +211,8 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     x = input._array
     new = sizes((shape,))
     try:
-        out = np.broadcast_to(x, new)
+        # NumPy's is read-only, even where nothing is stretched.
+        out = x.view() if x.shape == new else np.broadcast_to(x, new)
     except ValueError:
         raise RuntimeError(
             f"The expanded size of the tensor {new} must match the existing size {x.shape}"

@@ -1,0 +1,245 @@
+"""Operations that move elements about, against torch."""
+
+import functools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tensorplay as tp  # noqa: E402
+from parity.compare import compare  # noqa: E402
+
+TYPES = [np.float32, np.float64]
+random = np.random.default_rng(11)
+
+
+def values(*shape):
+    return random.uniform(-2, 2, shape)
+
+
+def shapes(count, low, high, sizes=(1, 5)):
+    """Random shapes."""
+    return [
+        tuple(random.integers(*sizes, size=random.integers(low, high + 1)).tolist())
+        for _ in range(count)
+    ]
+
+
+def checked_in_both_types(function, *inputs):
+    for dtype in TYPES:
+        compare(
+            function,
+            *[
+                one.astype(dtype) if isinstance(one, np.ndarray) and one.dtype.kind == "f" else one
+                for one in inputs
+            ],
+        )
+
+
+A = values(2, 3, 4)
+
+#: Functions of the library and one tensor of shape (2, 3, 4).
+OF_ONE = {
+    "movedim": lambda L, x: x.movedim(0, 2),
+    "movedim, several": lambda L, x: L.movedim(x, (0, 2), (-1, 0)),
+    "moveaxis": lambda L, x: L.moveaxis(x, -1, 0),
+    "swapaxes": lambda L, x: L.swapaxes(x, 0, 1),
+    "swapdims": lambda L, x: x.swapdims(0, -1),
+    "adjoint": lambda L, x: x.adjoint(),
+    "mT": lambda L, x: x.mT,
+    "mH": lambda L, x: x.mH,
+    "H": lambda L, x: x[0].H,
+    "unflatten": lambda L, x: x.unflatten(2, (2, -1)),
+    "ravel": lambda L, x: x.ravel(),
+    "view_as": lambda L, x: x.view_as(L.zeros(6, 4)),
+    "reshape_as": lambda L, x: x.mT.reshape_as(L.zeros(6, 4)),
+    "expand_as": lambda L, x: x[:, :1].expand_as(L.zeros(5, 2, 3, 4)),
+    "narrow": lambda L, x: x.narrow(1, 1, 2),
+    "narrow, from the end": lambda L, x: L.narrow(x, -1, -3, 2),
+    "select": lambda L, x: x.select(1, -1),
+    "flip": lambda L, x: x.flip(0, 2),
+    "flip, list": lambda L, x: L.flip(x, [-2]),
+    "fliplr": lambda L, x: L.fliplr(x),
+    "flipud": lambda L, x: x.flipud(),
+    "rot90": lambda L, x: [L.rot90(x, k, (0, 2)) for k in range(-1, 4)],
+    "roll": lambda L, x: x.roll(2),
+    "roll, dims": lambda L, x: L.roll(x, (1, -5), (2, 0)),
+    "roll, one dim twice": lambda L, x: x.roll((1, 1), (2, 2)),
+    "repeat": lambda L, x: x.repeat(2, 1, 2, 3),
+    "repeat, once": lambda L, x: x.repeat(1, 1, 1),
+    "repeat, never": lambda L, x: x.repeat(2, 0, 2),
+    "tile": lambda L, x: L.tile(x, (2, 2)),
+    "tile, more": lambda L, x: x.tile(2, 1, 1, 2),
+    "repeat_interleave": lambda L, x: x.repeat_interleave(3),
+    "repeat_interleave, dim": lambda L, x: L.repeat_interleave(x, 2, dim=-1),
+    "repeat_interleave, counts": lambda L, x: x.repeat_interleave(L.tensor([2, 0, 1]), dim=1),
+    "repeat_interleave, of counts": lambda L, x: L.repeat_interleave(L.tensor([2, 0, 3])),
+    "unfold": lambda L, x: x.unfold(2, 2, 1),
+    "unfold, steps": lambda L, x: x.unfold(1, 2, 2),
+    "unfold, all": lambda L, x: x.unfold(-1, 4, 3),
+    "unfold, gaps": lambda L, x: x.unfold(2, 1, 3),
+    "tensor_split": lambda L, x: L.tensor_split(x, 3, -1),
+    "tensor_split, cuts": lambda L, x: x.tensor_split((1, 3), 2),
+    "tensor_split, strange cuts": lambda L, x: x.tensor_split((3, 1, -1, 9), 2),
+    "tensor_split, tensor": lambda L, x: x.tensor_split(L.tensor([1, 2]), 1),
+    "hsplit": lambda L, x: x.hsplit(3),
+    "vsplit": lambda L, x: L.vsplit(x, (1,)),
+    "hstack": lambda L, x: L.hstack([x, x[:, :1]]),
+    "hstack, vectors": lambda L, x: L.hstack((x[0, 0], x[1, :, 1], x[0, 0, 0])),
+    "vstack": lambda L, x: L.vstack([x[0], x[1, 2]]),
+    "dstack": lambda L, x: L.dstack([x[0], x[1]]),
+    "column_stack": lambda L, x: L.column_stack([x[0], x[1, :, 0]]),
+    "atleast": lambda L, x: [
+        f(part)
+        for f in (L.atleast_1d, L.atleast_2d, L.atleast_3d)
+        for part in (x[0, 0, 0], x[0, 0], x[0], x)
+    ],
+    "atleast, several": lambda L, x: L.atleast_2d(x[0, 0], x[0]),
+    "concat": lambda L, x: L.concat([x, x], 1),
+    "broadcast_tensors": lambda L, x: L.broadcast_tensors(x, x[0], x[0, 0]),
+    "meshgrid": lambda L, x: L.meshgrid(x[0, 0], x[0, :, 0], x[0, 0, 0], indexing="ij"),
+    "meshgrid, xy": lambda L, x: L.meshgrid([x[0, 0], x[0, :, 0]], indexing="xy"),
+    "cartesian_prod": lambda L, x: L.cartesian_prod(x[0, 0], x[0, :, 0]),
+    "diagonal": lambda L, x: x.diagonal(),
+    "diagonal, all arguments": lambda L, x: L.diagonal(x, -1, 2, 0),
+    "diagonal, above": lambda L, x: L.diagonal(x, offset=2, dim1=1, dim2=2),
+    "diagonal, none left": lambda L, x: x.diagonal(7),
+    "diag_embed": lambda L, x: x.diag_embed(),
+    "diag_embed, all arguments": lambda L, x: L.diag_embed(x, -2, 1, 0),
+    "diag_embed, dims": lambda L, x: L.diag_embed(x, 1, 0, 2),
+    "diag": lambda L, x: [x[0].diag(), x[0].diag(1), x[0, 0].diag(), L.diag(x[0, 0], -2)],
+    "diagflat": lambda L, x: L.diagflat(x[0], 1),
+    "trace": lambda L, x: x[1].trace(),
+    "tril": lambda L, x: [x.tril(), L.tril(x, 1), x.tril(-1)],
+    "triu": lambda L, x: [x.triu(), L.triu(x, 1), x.triu(-1)],
+    "tril_": lambda L, x: (x * 1).tril_(1),
+    "triu_": lambda L, x: (x * 1).triu_(),
+    "transpose of unfold": lambda L, x: (x * 1).unfold(2, 2, 1).transpose(0, 1).reshape(-1),
+    "stride": lambda L, x: [x.stride(), x.mT.stride(), x.stride(1), x.nelement(), x.ndimension()],
+    "tril_indices": lambda L, x: [L.tril_indices(3, 4, k) for k in (-1, 0, 2)],
+    "triu_indices": lambda L, x: [L.triu_indices(4, 3, k) for k in (-1, 0, 2)],
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_of_one_tensor(name):
+    checked_in_both_types(OF_ONE[name], A)
+
+
+@pytest.mark.parametrize("shape", shapes(12, 1, 4), ids=str)
+def test_random_moves(shape):
+    x = values(*shape)
+    ndim = len(shape)
+    order = random.permutation(ndim).tolist()
+    dims = sorted(random.permutation(ndim)[: random.integers(1, ndim + 1)].tolist())
+    dim = int(random.integers(-ndim, ndim))
+    times = random.integers(0, 3, ndim + 1).tolist()
+    window = int(random.integers(1, shape[dim] + 1))
+    step = int(random.integers(1, 4))
+    shifts = random.integers(-7, 8, len(dims)).tolist()
+    for function in (
+        lambda L, t: t.movedim(tuple(range(ndim)), tuple(order)),
+        lambda L, t: t.permute(order),
+        lambda L, t: t.flip(dims),
+        lambda L, t: t.roll(shifts, dims),
+        lambda L, t: t.repeat(*times),
+        lambda L, t: t.unfold(dim, window, step),
+        lambda L, t: t.unfold(dim, window, step).unfold(0, 1, 2),
+        lambda L, t: L.tensor_split(t, step, dim),
+        lambda L, t: t.repeat_interleave(step, dim),
+    ):
+        checked_in_both_types(function, x)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_pad(mode, spatial):
+    for _ in range(6):
+        shape = (*random.integers(1, 3, 2).tolist(), *random.integers(3, 6, spatial).tolist())
+        pad = random.integers(-1, 3, 2 * spatial).tolist()
+        checked_in_both_types(functools.partial(_padded, pad=pad, mode=mode), values(*shape))
+
+
+def _padded(L, x, pad, mode):  # noqa: N803
+    F = L.nn.functional  # noqa: N806
+    return F.pad(x, pad, mode, 1.5) if mode == "constant" else F.pad(x, pad, mode=mode)
+
+
+def test_pad_of_some_dimensions():
+    for pad in [(), (1, 2), (1, 0, 0, 2), (0, -1, 1, 1), (-1, 2, 0, 0, 1, 1)]:
+        checked_in_both_types(functools.partial(_padded, pad=pad, mode="constant"), A)
+    compare(lambda L, x: L.nn.functional.pad(x, (1, 1)), A)
+    compare(lambda L, x: L.nn.functional.pad(x, (1, 1), value=3), np.arange(4))
+    # Without a batch.
+    checked_in_both_types(functools.partial(_padded, pad=(1, 1, 2, 0), mode="reflect"), A)
+
+
+def test_writes_into_views_are_seen_through_the_base():
+    def written(L, x, y):
+        base = x * 1
+        base.diagonal(0, 1, 2)[...] = y
+        base.select(0, 1).mul_(2)
+        base.narrow(2, 1, 2).tril_()
+        base.movedim(0, 2)[0].mul_(y)
+        return base
+
+    checked_in_both_types(written, values(2, 2, 3), values(2))
+
+
+def test_views_share_memory_and_version():
+    t = tp.zeros(3, 4)
+    saved = t.clone().requires_grad_()
+    for view in (
+        t.diagonal(), t.unfold(1, 2, 1), t.narrow(0, 1, 1), t.movedim(0, 1), t.select(0, 1),
+        t.ravel(), t.H, *t.tensor_split(2), tp.broadcast_tensors(t, tp.zeros(1))[0],
+    ):  # fmt: skip
+        before = t._version[0]
+        view.fill_(1.0)
+        assert t._version[0] == before + 1
+        assert t.sum().item() >= 3
+        t.zero_()
+    for copy in (t.flip(0), t.roll(1), t.repeat(1, 1), t.tril(), t.tile(1)):
+        copy.fill_(1.0)
+        assert not t.numpy().any()
+    base = saved * 1
+    windows = base.unfold(0, 2, 1)
+    out = windows * windows
+    base.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (lambda t: t.movedim((0, 1), (0,)), "same number of dims"),
+        (lambda t: t.movedim((0, 0), (0, 1)), "repeated dim"),
+        (lambda t: t.narrow(0, 1, 3), "exceeds dimension size"),
+        (lambda t: t.narrow(0, 0, -1), "non-negative"),
+        (lambda t: t.flip(0, 0), "appears multiple times"),
+        (lambda t: t.flip(2), "Dimension out of range"),
+        (lambda t: t.roll((1, 2), 0), "must align"),
+        (lambda t: t.repeat(2), "repeat dims can not be smaller"),
+        (lambda t: t.repeat_interleave(tp.tensor([1, 2, 3]), 0), "same size as input along dim"),
+        (lambda t: t.repeat_interleave(-1), "negative"),
+        (lambda t: t.unfold(0, 3, 1), "maximum size for tensor"),
+        (lambda t: t.unfold(0, 1, 0), "step is 0"),
+        (lambda t: t.tensor_split(0), "larger than 0"),
+        (lambda t: t.hsplit(2), "not divisible"),
+        (lambda t: tp.meshgrid(t), "vectors"),
+        (lambda t: tp.broadcast_tensors(t, tp.zeros(5)), "do not broadcast"),
+        (lambda t: t.diagonal(0, 1, 1), "cannot be identical"),
+        (lambda t: t[0].tril(), "at least 2 dimensions"),
+        (lambda t: t[0].trace(), "expected a matrix"),
+        (lambda t: tp.nn.functional.pad(t, (1,)), "must be even"),
+        (lambda t: tp.nn.functional.pad(t, (1, 1, 1, 1), mode="reflect"), "not the first of all"),
+        (lambda t: tp.nn.functional.pad(t, (3, 0), mode="reflect"), "should be less than"),
+        (lambda t: tp.nn.functional.pad(t, (4, 0), mode="circular"), "more than once"),
+        (lambda t: tp.nn.functional.pad(t, (-2, -2)), "not enough elements"),
+        (lambda t: tp.nn.functional.pad(t, (1, 1), mode="mirror"), "Unrecognised padding mode"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(function, match):
+    with pytest.raises((RuntimeError, IndexError, NotImplementedError), match=match):
+        function(tp.zeros(2, 3))
