@@ -73,7 +73,7 @@ class LinalgQrBackward0(MultiOutputNode):
     """Of matrices that have at least as many rows as columns."""
 
     __slots__ = ()
-    lift = (OUTPUT, OUTPUT - 1)
+    lift = (OUTPUT - 1, OUTPUT - 2)
 
     def rule(self, grads: Any, q: Any, r: Any) -> tuple[Any, ...]:
         for_q, for_r = grads
@@ -94,7 +94,7 @@ class LinalgSvdBackward0(MultiOutputNode):
     """Of different singular values; nothing else in the result is determined otherwise."""
 
     __slots__ = ()
-    lift = (OUTPUT, OUTPUT - 1, OUTPUT - 2)
+    lift = (OUTPUT - 1, OUTPUT - 2, OUTPUT - 3)
 
     def rule(self, grads: Any, u: Any, s: Any, vh: Any) -> tuple[Any, ...]:
         for_u, for_s, for_vh = grads
@@ -127,10 +127,10 @@ def _skew(value: Any) -> Any:
 
 
 class LinalgEighBackward0(MultiOutputNode):
-    """Of different eigenvalues."""
+    """Of different eigenvalues.  Symmetric, as if both triangles of the input were used."""
 
     __slots__ = ()
-    lift = (OUTPUT, OUTPUT - 1)
+    lift = (OUTPUT - 1, OUTPUT - 2)
 
     def rule(self, grads: Any, values: Any, vectors: Any) -> tuple[Any, ...]:
         for_values, for_vectors = grads
@@ -143,7 +143,8 @@ class LinalgEighBackward0(MultiOutputNode):
             line = values.reshape((*values.shape[:-1], 1, k))
             gaps = line - values.reshape((*values.shape[:-1], k, 1)) + unit
             middle = middle + (_T(vectors) @ for_vectors) * (1 - unit) / gaps
-        return (vectors @ middle @ _T(vectors),)
+        total = vectors @ middle @ _T(vectors)
+        return ((total + _T(total)) * 0.5,)
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803  # PyTorch's name

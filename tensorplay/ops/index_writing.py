@@ -11,7 +11,7 @@ from tensorplay.ops.indexing import index_of
 from tensorplay.ops.placing import checked, put, put_, put_add, put_add_
 from tensorplay.ops.recording import as_operand
 from tensorplay.ops.reduction import axis_of
-from tensorplay.tensor import Tensor
+from tensorplay.tensor import Tensor, wrap
 
 _Place = tuple[Any, tuple[int, ...], Any]
 
@@ -73,25 +73,26 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return put_(input, *_slices(input, dim, index, as_operand(source, "source"), "index_copy_()"))
 
 
-def _one_value(value: Any, what: str) -> Any:
+def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _Place:
     if isinstance(value, Tensor) and value._array.ndim:
         raise RuntimeError(
             f"{what} only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._array.ndim} dimension(s)."
         )
-    return value
+    if isinstance(value, Tensor) and isinstance(index, Tensor):
+        # Each slice once, so that its gradient counts once.
+        index = wrap(np.unique(index._array))
+    return _slices(input, dim, index, value, what)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of `input` with one value in the slices that a vector of indices names."""
-    value = _one_value(value, "index_fill()")
-    return put(input, *_slices(input, dim, index, value, "index_fill()"))
+    return put(input, *_filled(input, dim, index, value, "index_fill()"))
 
 
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`index_fill`, written into the tensor."""
-    value = _one_value(value, "index_fill_()")
-    return put_(input, *_slices(input, dim, index, value, "index_fill_()"))
+    return put_(input, *_filled(input, dim, index, value, "index_fill_()"))
 
 
 def _tuple_place(input: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, tuple[int, ...]]:

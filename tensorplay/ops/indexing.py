@@ -110,14 +110,46 @@ def index_of(index: Any) -> tuple[tuple[Any, ...], bool]:
     return tuple(own), basic
 
 
+def in_two_steps(index: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """An index with integers apart from its arrays, as one of the integers and one of the rest.
+
+    NumPy takes an integer beside arrays for an array too, and moves the dimensions of arrays that
+    are not neighbours to the front.  PyTorch picks what the integers say first.  None if that makes
+    no difference.
+    """
+    places = [i for i, part in enumerate(index) if isinstance(part, (int, np.ndarray))]
+    if not places or places[-1] - places[0] == len(places) - 1:
+        return None
+    if not any(isinstance(part, int) and not isinstance(part, bool) for part in index):
+        return None
+    first: list[Any] = []
+    rest: list[Any] = []
+    for part in index:
+        if isinstance(part, int) and not isinstance(part, bool):
+            first.append(part)
+            continue
+        rest.append(part)
+        if part is Ellipsis:
+            first.append(part)
+        elif isinstance(part, np.ndarray) and part.dtype.kind == "b":
+            first += [slice(None)] * part.ndim
+        elif part is not None and not isinstance(part, bool):
+            first.append(slice(None))
+    return tuple(first), tuple(rest)
+
+
 def getitem(input: Tensor, index: Any) -> Tensor:
     """``input[index]``: a view for integers, slices, None and ``...``; a copy with arrays.
+
+    Integers pick first; the rest is as in NumPy.
 
     Raises:
         IndexError: As NumPy.
     """
     x = input._array
     index, basic = index_of(index)
+    if not basic and (steps := in_two_steps(index)) is not None:
+        return getitem(getitem(input, steps[0]), steps[1])
     out = x[index]
     if not basic:
         picked = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None

@@ -16,7 +16,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
-from tensorplay.ops.indexing import index_of
+from tensorplay.ops.indexing import getitem, in_two_steps, index_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
@@ -182,7 +182,10 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     Raises:
         RuntimeError: The value does not fit the place, or recording the write is not allowed.
     """
-    index, _ = index_of(index)
+    index, basic = index_of(index)
+    if not basic and (steps := in_two_steps(index)) is not None:
+        setitem(getitem(input, steps[0]), steps[1], value)
+        return
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):

@@ -20,7 +20,6 @@ INDICES = [
     [0, 1, 1],
     ([0, 1], [2, 0]),
     (slice(None), [2, 0, 2]),
-    (0, slice(None), [1, 1]),
     ([0, 1], slice(None), [3, 0]),
     np.array([1, 0]),
     A[:, 0, 0] > 5,
@@ -64,6 +63,26 @@ def test_writing_does_what_numpy_does(index):
     t[as_tensors(index)] = -1.0
     array[np.array(index, int) if isinstance(index, list) else index] = -1.0
     assert np.array_equal(t.numpy(), array)
+
+
+def test_integers_pick_before_arrays_do():
+    """As in PyTorch.  NumPy moves the dimensions of the array to the front here."""
+    t = tp.tensor(A, requires_grad=True)
+    for index, expected in (
+        ((0, slice(None), [1, 1]), A[0][:, [1, 1]]),
+        ((tp.tensor(1), ..., tp.tensor([3, 0])), A[1][:, [3, 0]]),
+        ((1, None, [2, 0], slice(1, None)), A[1][None, [2, 0], 1:]),
+        ((0, slice(None), A[0, 0] > 1), A[0][:, A[0, 0] > 1]),
+    ):
+        assert np.array_equal(t[index].detach().numpy(), expected)
+        copied = t * 1
+        copied[index] = 0.0
+        assert not copied[index].any()
+        assert copied.detach().sum().item() == A.sum() - np.unique(expected).sum()
+    t[0, :, [1, 1]].sum().backward()
+    expected = np.zeros_like(A)
+    expected[0, :, 1] = 2
+    assert np.array_equal(t.grad.numpy(), expected)
 
 
 def test_integers_and_slices_make_views_and_arrays_make_copies():

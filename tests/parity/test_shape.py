@@ -41,84 +41,84 @@ A = values(2, 3, 4)
 
 #: Functions of the library and one tensor of shape (2, 3, 4).
 OF_ONE = {
-    "movedim": lambda L, x: x.movedim(0, 2),
-    "movedim, several": lambda L, x: L.movedim(x, (0, 2), (-1, 0)),
-    "moveaxis": lambda L, x: L.moveaxis(x, -1, 0),
-    "swapaxes": lambda L, x: L.swapaxes(x, 0, 1),
-    "swapdims": lambda L, x: x.swapdims(0, -1),
-    "adjoint": lambda L, x: x.adjoint(),
-    "mT": lambda L, x: x.mT,
-    "mH": lambda L, x: x.mH,
-    "H": lambda L, x: x[0].H,
-    "unflatten": lambda L, x: x.unflatten(2, (2, -1)),
-    "ravel": lambda L, x: x.ravel(),
-    "view_as": lambda L, x: x.view_as(L.zeros(6, 4)),
-    "reshape_as": lambda L, x: x.mT.reshape_as(L.zeros(6, 4)),
-    "expand_as": lambda L, x: x[:, :1].expand_as(L.zeros(5, 2, 3, 4)),
-    "narrow": lambda L, x: x.narrow(1, 1, 2),
-    "narrow, from the end": lambda L, x: L.narrow(x, -1, -3, 2),
-    "select": lambda L, x: x.select(1, -1),
-    "flip": lambda L, x: x.flip(0, 2),
-    "flip, list": lambda L, x: L.flip(x, [-2]),
-    "fliplr": lambda L, x: L.fliplr(x),
-    "flipud": lambda L, x: x.flipud(),
-    "rot90": lambda L, x: [L.rot90(x, k, (0, 2)) for k in range(-1, 4)],
-    "roll": lambda L, x: x.roll(2),
-    "roll, dims": lambda L, x: L.roll(x, (1, -5), (2, 0)),
-    "roll, one dim twice": lambda L, x: x.roll((1, 1), (2, 2)),
-    "repeat": lambda L, x: x.repeat(2, 1, 2, 3),
-    "repeat, once": lambda L, x: x.repeat(1, 1, 1),
-    "repeat, never": lambda L, x: x.repeat(2, 0, 2),
-    "tile": lambda L, x: L.tile(x, (2, 2)),
-    "tile, more": lambda L, x: x.tile(2, 1, 1, 2),
-    "repeat_interleave": lambda L, x: x.repeat_interleave(3),
-    "repeat_interleave, dim": lambda L, x: L.repeat_interleave(x, 2, dim=-1),
-    "repeat_interleave, counts": lambda L, x: x.repeat_interleave(L.tensor([2, 0, 1]), dim=1),
-    "repeat_interleave, of counts": lambda L, x: L.repeat_interleave(L.tensor([2, 0, 3])),
-    "unfold": lambda L, x: x.unfold(2, 2, 1),
-    "unfold, steps": lambda L, x: x.unfold(1, 2, 2),
-    "unfold, all": lambda L, x: x.unfold(-1, 4, 3),
-    "unfold, gaps": lambda L, x: x.unfold(2, 1, 3),
-    "tensor_split": lambda L, x: L.tensor_split(x, 3, -1),
-    "tensor_split, cuts": lambda L, x: x.tensor_split((1, 3), 2),
-    "tensor_split, strange cuts": lambda L, x: x.tensor_split((3, 1, -1, 9), 2),
-    "tensor_split, tensor": lambda L, x: x.tensor_split(L.tensor([1, 2]), 1),
-    "hsplit": lambda L, x: x.hsplit(3),
-    "vsplit": lambda L, x: L.vsplit(x, (1,)),
-    "hstack": lambda L, x: L.hstack([x, x[:, :1]]),
-    "hstack, vectors": lambda L, x: L.hstack((x[0, 0], x[1, :, 1], x[0, 0, 0])),
-    "vstack": lambda L, x: L.vstack([x[0], x[1, 2]]),
-    "dstack": lambda L, x: L.dstack([x[0], x[1]]),
-    "column_stack": lambda L, x: L.column_stack([x[0], x[1, :, 0]]),
-    "atleast": lambda L, x: [
+    "movedim": lambda lib, x: x.movedim(0, 2),
+    "movedim, several": lambda lib, x: lib.movedim(x, (0, 2), (-1, 0)),
+    "moveaxis": lambda lib, x: lib.moveaxis(x, -1, 0),
+    "swapaxes": lambda lib, x: lib.swapaxes(x, 0, 1),
+    "swapdims": lambda lib, x: x.swapdims(0, -1),
+    "adjoint": lambda lib, x: x.adjoint(),
+    "mT": lambda lib, x: x.mT,
+    "mH": lambda lib, x: x.mH,
+    "H": lambda lib, x: x[0].H,
+    "unflatten": lambda lib, x: x.unflatten(2, (2, -1)),
+    "ravel": lambda lib, x: x.ravel(),
+    "view_as": lambda lib, x: x.view_as(lib.zeros(6, 4)),
+    "reshape_as": lambda lib, x: x.mT.reshape_as(lib.zeros(6, 4)),
+    "expand_as": lambda lib, x: x[:, :1].expand_as(lib.zeros(5, 2, 3, 4)),
+    "narrow": lambda lib, x: x.narrow(1, 1, 2),
+    "narrow, from the end": lambda lib, x: lib.narrow(x, -1, -3, 2),
+    "select": lambda lib, x: x.select(1, -1),
+    "flip": lambda lib, x: x.flip(0, 2),
+    "flip, list": lambda lib, x: lib.flip(x, [-2]),
+    "fliplr": lambda lib, x: lib.fliplr(x),
+    "flipud": lambda lib, x: x.flipud(),
+    "rot90": lambda lib, x: [lib.rot90(x, k, (0, 2)) for k in range(-1, 4)],
+    "roll": lambda lib, x: x.roll(2),
+    "roll, dims": lambda lib, x: lib.roll(x, (1, -5), (2, 0)),
+    "roll, one dim twice": lambda lib, x: x.roll((1, 1), (2, 2)),
+    "repeat": lambda lib, x: x.repeat(2, 1, 2, 3),
+    "repeat, once": lambda lib, x: x.repeat(1, 1, 1),
+    "repeat, never": lambda lib, x: x.repeat(2, 0, 2),
+    "tile": lambda lib, x: lib.tile(x, (2, 2)),
+    "tile, more": lambda lib, x: x.tile(2, 1, 1, 2),
+    "repeat_interleave": lambda lib, x: x.repeat_interleave(3),
+    "repeat_interleave, dim": lambda lib, x: lib.repeat_interleave(x, 2, dim=-1),
+    "repeat_interleave, counts": lambda lib, x: x.repeat_interleave(lib.tensor([2, 0, 1]), dim=1),
+    "repeat_interleave, of counts": lambda lib, x: lib.repeat_interleave(lib.tensor([2, 0, 3])),
+    "unfold": lambda lib, x: x.unfold(2, 2, 1),
+    "unfold, steps": lambda lib, x: x.unfold(1, 2, 2),
+    "unfold, all": lambda lib, x: x.unfold(-1, 4, 3),
+    "unfold, gaps": lambda lib, x: x.unfold(2, 1, 3),
+    "tensor_split": lambda lib, x: lib.tensor_split(x, 3, -1),
+    "tensor_split, cuts": lambda lib, x: x.tensor_split((1, 3), 2),
+    "tensor_split, strange cuts": lambda lib, x: x.tensor_split((3, 1, -1, 9), 2),
+    "tensor_split, tensor": lambda lib, x: x.tensor_split(lib.tensor([1, 2]), 1),
+    "hsplit": lambda lib, x: x.hsplit(3),
+    "vsplit": lambda lib, x: lib.vsplit(x, (1,)),
+    "hstack": lambda lib, x: lib.hstack([x, x[:, :1]]),
+    "hstack, vectors": lambda lib, x: lib.hstack((x[0, 0], x[1, :, 1], x[0, 0, 0])),
+    "vstack": lambda lib, x: lib.vstack([x[0], x[1, 2]]),
+    "dstack": lambda lib, x: lib.dstack([x[0], x[1]]),
+    "column_stack": lambda lib, x: lib.column_stack([x[0], x[1, :, 0]]),
+    "atleast": lambda lib, x: [
         f(part)
-        for f in (L.atleast_1d, L.atleast_2d, L.atleast_3d)
+        for f in (lib.atleast_1d, lib.atleast_2d, lib.atleast_3d)
         for part in (x[0, 0, 0], x[0, 0], x[0], x)
     ],
-    "atleast, several": lambda L, x: L.atleast_2d(x[0, 0], x[0]),
-    "concat": lambda L, x: L.concat([x, x], 1),
-    "broadcast_tensors": lambda L, x: L.broadcast_tensors(x, x[0], x[0, 0]),
-    "meshgrid": lambda L, x: L.meshgrid(x[0, 0], x[0, :, 0], x[0, 0, 0], indexing="ij"),
-    "meshgrid, xy": lambda L, x: L.meshgrid([x[0, 0], x[0, :, 0]], indexing="xy"),
-    "cartesian_prod": lambda L, x: L.cartesian_prod(x[0, 0], x[0, :, 0]),
-    "diagonal": lambda L, x: x.diagonal(),
-    "diagonal, all arguments": lambda L, x: L.diagonal(x, -1, 2, 0),
-    "diagonal, above": lambda L, x: L.diagonal(x, offset=2, dim1=1, dim2=2),
-    "diagonal, none left": lambda L, x: x.diagonal(7),
-    "diag_embed": lambda L, x: x.diag_embed(),
-    "diag_embed, all arguments": lambda L, x: L.diag_embed(x, -2, 1, 0),
-    "diag_embed, dims": lambda L, x: L.diag_embed(x, 1, 0, 2),
-    "diag": lambda L, x: [x[0].diag(), x[0].diag(1), x[0, 0].diag(), L.diag(x[0, 0], -2)],
-    "diagflat": lambda L, x: L.diagflat(x[0], 1),
-    "trace": lambda L, x: x[1].trace(),
-    "tril": lambda L, x: [x.tril(), L.tril(x, 1), x.tril(-1)],
-    "triu": lambda L, x: [x.triu(), L.triu(x, 1), x.triu(-1)],
-    "tril_": lambda L, x: (x * 1).tril_(1),
-    "triu_": lambda L, x: (x * 1).triu_(),
-    "transpose of unfold": lambda L, x: (x * 1).unfold(2, 2, 1).transpose(0, 1).reshape(-1),
-    "stride": lambda L, x: [x.stride(), x.mT.stride(), x.stride(1), x.nelement(), x.ndimension()],
-    "tril_indices": lambda L, x: [L.tril_indices(3, 4, k) for k in (-1, 0, 2)],
-    "triu_indices": lambda L, x: [L.triu_indices(4, 3, k) for k in (-1, 0, 2)],
+    "atleast, several": lambda lib, x: lib.atleast_2d(x[0, 0], x[0]),
+    "concat": lambda lib, x: lib.concat([x, x], 1),
+    "broadcast_tensors": lambda lib, x: lib.broadcast_tensors(x, x[0], x[0, 0]),
+    "meshgrid": lambda lib, x: lib.meshgrid(x[0, 0], x[0, :, 0], x[0, 0, 0], indexing="ij"),
+    "meshgrid, xy": lambda lib, x: lib.meshgrid([x[0, 0], x[0, :, 0]], indexing="xy"),
+    "cartesian_prod": lambda lib, x: lib.cartesian_prod(x[0, 0], x[0, :, 0]),
+    "diagonal": lambda lib, x: x.diagonal(),
+    "diagonal, all arguments": lambda lib, x: lib.diagonal(x, -1, 2, 0),
+    "diagonal, above": lambda lib, x: lib.diagonal(x, offset=2, dim1=1, dim2=2),
+    "diagonal, none left": lambda lib, x: x.diagonal(7),
+    "diag_embed": lambda lib, x: x.diag_embed(),
+    "diag_embed, all arguments": lambda lib, x: lib.diag_embed(x, -2, 1, 0),
+    "diag_embed, dims": lambda lib, x: lib.diag_embed(x, 1, 0, 2),
+    "diag": lambda lib, x: [x[0].diag(), x[0].diag(1), x[0, 0].diag(), lib.diag(x[0, 0], -2)],
+    "diagflat": lambda lib, x: lib.diagflat(x[0], 1),
+    "trace": lambda lib, x: x[1].trace(),
+    "tril": lambda lib, x: [x.tril(), lib.tril(x, 1), x.tril(-1)],
+    "triu": lambda lib, x: [x.triu(), lib.triu(x, 1), x.triu(-1)],
+    "tril_": lambda lib, x: (x * 1).tril_(1),
+    "triu_": lambda lib, x: (x * 1).triu_(),
+    "transpose of unfold": lambda lib, x: (x * 1).unfold(2, 2, 1).transpose(0, 1).reshape(-1),
+    "stride": lambda lib, x: [x.stride(), x.mT.stride(), x.stride(1), x.nelement(), x.ndimension()],
+    "tril_indices": lambda lib, x: [lib.tril_indices(3, 4, k) for k in (-1, 0, 2)],
+    "triu_indices": lambda lib, x: [lib.triu_indices(4, 3, k) for k in (-1, 0, 2)],
 }
 
 
@@ -139,15 +139,15 @@ def test_random_moves(shape):
     step = int(random.integers(1, 4))
     shifts = random.integers(-7, 8, len(dims)).tolist()
     for function in (
-        lambda L, t: t.movedim(tuple(range(ndim)), tuple(order)),
-        lambda L, t: t.permute(order),
-        lambda L, t: t.flip(dims),
-        lambda L, t: t.roll(shifts, dims),
-        lambda L, t: t.repeat(*times),
-        lambda L, t: t.unfold(dim, window, step),
-        lambda L, t: t.unfold(dim, window, step).unfold(0, 1, 2),
-        lambda L, t: L.tensor_split(t, step, dim),
-        lambda L, t: t.repeat_interleave(step, dim),
+        lambda lib, t: t.movedim(tuple(range(ndim)), tuple(order)),
+        lambda lib, t: t.permute(order),
+        lambda lib, t: t.flip(dims),
+        lambda lib, t: t.roll(shifts, dims),
+        lambda lib, t: t.repeat(*times),
+        lambda lib, t: t.unfold(dim, window, step),
+        lambda lib, t: t.unfold(dim, window, step).unfold(0, 1, 2),
+        lambda lib, t: lib.tensor_split(t, step, dim),
+        lambda lib, t: t.repeat_interleave(step, dim),
     ):
         checked_in_both_types(function, x)
 
@@ -161,22 +161,22 @@ def test_pad(mode, spatial):
         checked_in_both_types(functools.partial(_padded, pad=pad, mode=mode), values(*shape))
 
 
-def _padded(L, x, pad, mode):  # noqa: N803
-    F = L.nn.functional  # noqa: N806
+def _padded(lib, x, pad, mode):
+    F = lib.nn.functional  # noqa: N806
     return F.pad(x, pad, mode, 1.5) if mode == "constant" else F.pad(x, pad, mode=mode)
 
 
 def test_pad_of_some_dimensions():
     for pad in [(), (1, 2), (1, 0, 0, 2), (0, -1, 1, 1), (-1, 2, 0, 0, 1, 1)]:
         checked_in_both_types(functools.partial(_padded, pad=pad, mode="constant"), A)
-    compare(lambda L, x: L.nn.functional.pad(x, (1, 1)), A)
-    compare(lambda L, x: L.nn.functional.pad(x, (1, 1), value=3), np.arange(4))
+    compare(lambda lib, x: lib.nn.functional.pad(x, (1, 1)), A)
+    compare(lambda lib, x: lib.nn.functional.pad(x, (1, 1), value=3), np.arange(4))
     # Without a batch.
     checked_in_both_types(functools.partial(_padded, pad=(1, 1, 2, 0), mode="reflect"), A)
 
 
 def test_writes_into_views_are_seen_through_the_base():
-    def written(L, x, y):
+    def written(lib, x, y):
         base = x * 1
         base.diagonal(0, 1, 2)[...] = y
         base.select(0, 1).mul_(2)
