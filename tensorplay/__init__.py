@@ -153,6 +153,17 @@ from tensorplay.ops.joining import cat as concat
 from tensorplay.ops.joining import cat as concatenate
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
 from tensorplay.ops.masking import masked_fill, masked_scatter, masked_select, take, take_along_dim
+from tensorplay.ops.matrix_products import (
+    addbmm,
+    addmm,
+    addmv,
+    addr,
+    baddbmm,
+    cross,
+    kron,
+    mv,
+    vdot,
+)
 from tensorplay.ops.movement import (
     adjoint,
     flip,
@@ -188,7 +199,6 @@ from tensorplay.ops.pointwise import (
     tanh,
 )
 from tensorplay.ops.power import pow as pow
-from tensorplay.ops.products import addbmm, addmm, addmv, addr, baddbmm, cross, kron, mv, vdot
 from tensorplay.ops.reduction import mean, std, var
 from tensorplay.ops.reduction import sum as sum
 from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce

@@ -17,8 +17,8 @@ from tensorplay.ops.determinants import det, pinv, slogdet
 from tensorplay.ops.diagonals import diagonal as _diagonal
 from tensorplay.ops.linalg import matmul
 from tensorplay.ops.matrices import LinAlgError
+from tensorplay.ops.matrix_products import cross as _cross
 from tensorplay.ops.norms import matrix_norm, matrix_rank, norm, vector_norm
-from tensorplay.ops.products import cross as _cross
 from tensorplay.ops.reduction import sum as _sum
 from tensorplay.ops.solving import inv, matrix_power, multi_dot, solve, solve_triangular
 

@@ -6,9 +6,11 @@ operation again, and which is a product of matrices wherever it can be one.
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,39 +71,59 @@ def _contract(a: Tensor, b: Tensor, left: Labels, right: Labels, out: Labels) ->
     return wrap(result, EinsumBackward0((first, second), saved, versions))
 
 
-def _contracted(x: Any, y: Any, left: Labels, right: Labels, out: Labels) -> Any:
+class _Plan(NamedTuple):
+    """How a product of tensors is made one of matrices; depends on their dimensions' names only.
+
+    The axes of the left operand come in the order batch, rows, summed; those of the right one in
+    the order batch, summed, columns; and the product has them in the order batch, rows, columns.
+    """
+
+    left: list[int]
+    right: list[int]
+    out: list[int]
+    batch: int
+    rows: int
+    summed: int
+
+
+@lru_cache(maxsize=1024)
+def _plan(left: Labels, right: Labels, out: Labels) -> _Plan:
     summed = [name for name in left if name in right and name not in out]
     batch = [name for name in out if name in left and name in right]
     rows = [name for name in out if name in left and name not in right]
     columns = [name for name in out if name in right and name not in left]
-    sizes = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
-    if not summed:
+    product = [*batch, *rows, *columns]
+    return _Plan(
+        [left.index(name) for name in [*batch, *rows, *summed]],
+        [right.index(name) for name in [*batch, *summed, *columns]],
+        [product.index(name) for name in out],
+        len(batch),
+        len(rows),
+        len(summed),
+    )
+
+
+def _contracted(x: Any, y: Any, left: Labels, right: Labels, out: Labels) -> Any:
+    plan = _plan(left, right, out)
+    if not plan.summed:
         # One by one, each operand stretched along what it does not have.
         return np.multiply(_aligned(x, left, out), _aligned(y, right, out))
-
-    def count(names: list[Any]) -> int:
-        total = 1
-        for name in names:
-            total *= sizes[name]
-        return total
-
-    kept = [sizes[name] for name in batch]
-    x = _ordered(x, left, [*batch, *rows, *summed]).reshape(*kept, count(rows), count(summed))
-    y = _ordered(y, right, [*batch, *summed, *columns]).reshape(
-        *kept, count(summed), count(columns)
+    x, y = x.transpose(plan.left), y.transpose(plan.right)
+    split = plan.batch + plan.rows
+    batch, rows, summed = x.shape[: plan.batch], x.shape[plan.batch : split], x.shape[split:]
+    columns = y.shape[plan.batch + plan.summed :]
+    inner = math.prod(summed)
+    product = np.matmul(
+        x.reshape(*batch, math.prod(rows), inner), y.reshape(*batch, inner, math.prod(columns))
     )
-    product = np.matmul(x, y).reshape([sizes[name] for name in [*batch, *rows, *columns]])
-    return _ordered(product, (*batch, *rows, *columns), list(out))
-
-
-def _ordered(x: Any, names: Labels, order: list[Any]) -> Any:
-    return x.transpose([names.index(name) for name in order])
+    return product.reshape(batch + rows + columns).transpose(plan.out)
 
 
 def _aligned(x: Any, names: Labels, out: Labels) -> Any:
     own = [name for name in out if name in names]
-    shape = iter(_ordered(x, names, own).shape)
-    return _ordered(x, names, own).reshape([next(shape) if name in names else 1 for name in out])
+    x = x.transpose([names.index(name) for name in own])
+    shape = iter(x.shape)
+    return x.reshape([next(shape) if name in names else 1 for name in out])
 
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
@@ -145,6 +167,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     return _einsum(tensors, named, _result_names(result, named, widest))
 
 
+@lru_cache(maxsize=1024)
 def _parsed(equation: str) -> tuple[list[Labels], Labels | None]:
     """The names that an equation gives to the dimensions of the operands and of the result."""
     sides = equation.replace(" ", "").split("->")

@@ -141,6 +141,7 @@ def cases(real, positive, distinct):
         ),
         "kron": (tp.kron, (a, real(2, 2, seed=1))),
         "cross": (tp.linalg.cross, (a, real(2, 3, seed=1))),
+        "cross, stretched": (tp.linalg.cross, (real(2, 1, 3), real(1, 2, 3, seed=1))),
         "inv": (tp.linalg.inv, (square(2),)),
         "solve": (tp.linalg.solve, (square(2), real(2, 3, 2))),
         "solve, vector": (tp.linalg.solve, (square(), t)),

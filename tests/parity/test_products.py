@@ -126,6 +126,10 @@ M, N, V, W = values(2, 3), values(3, 4), values(3), values(2)
 S, R = values(5, 2, 3), values(5, 3, 4)
 
 PRODUCTS = {
+    "mm": (lambda lib, a, b: lib.mm(a, b), M, N),
+    "bmm": (lambda lib, a, b: a.bmm(b), S, R),
+    "dot": (lambda lib, a, b: [a.dot(b), lib.dot(b, b)], V, values(3)),
+    "outer": (lambda lib, a, b: lib.outer(a, b), V, W),
     "mv": (lambda lib, a, b: a.mv(b), M, V),
     "vdot": (lambda lib, a, b: lib.vdot(a, b), V, values(3)),
     "inner": (lambda lib, a, b: lib.inner(a, b), S, values(4, 3)),
@@ -167,6 +171,21 @@ PRODUCTS = {
 def test_products(name):
     function, *inputs = PRODUCTS[name]
     both_types(function, *inputs)
+
+
+@pytest.mark.parametrize("round", range(20))
+def test_matmul_of_random_shapes(round):
+    own = np.random.default_rng(round)
+    n, k, m = own.integers(1, 5, 3).tolist()
+    batch = own.integers(1, 4, own.integers(0, 3)).tolist()
+
+    def stretched():
+        part = [size if own.random() < 0.6 else 1 for size in batch]
+        return part[own.integers(0, len(part) + 1) :]
+
+    left = (k,) if own.random() < 0.2 else (*stretched(), n, k)
+    right = (k,) if own.random() < 0.2 else (*stretched(), k, m)
+    both_types(lambda lib, a, b: a @ b, own.uniform(-1, 1, left), own.uniform(-1, 1, right))
 
 
 E3, D3 = invertible(2), definite(2)
@@ -236,7 +255,7 @@ LINALG = {
     "vector_norm": (
         lambda lib, a: [
             lib.linalg.vector_norm(a, p, d)
-            for p in (2, 1, 3.5, float("inf"), -float("inf"), 0.5)
+            for p in (2, 1, 3.5, -1, -2.5, float("inf"), -float("inf"), 0.5)
             for d in (None, 1, (0, -1))
         ],
         values(2, 3, 4),
@@ -245,6 +264,12 @@ LINALG = {
     "vector_norm, kept": (
         lambda lib, a: lib.linalg.vector_norm(a, dim=1, keepdim=True),
         values(2, 3, 4),
+    ),
+    "vector_norm, of zeros": (
+        lambda lib, a: [
+            lib.linalg.vector_norm(a, p, -1) for p in (1, 2, 3, 1.5, 0.5, float("inf"))
+        ],
+        np.array([[0.0, 0.0], [0.0, 2.0]]),
     ),
     "matrix_norm": (
         lambda lib, a: [

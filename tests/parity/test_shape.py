@@ -41,6 +41,42 @@ A = values(2, 3, 4)
 
 #: Functions of the library and one tensor of shape (2, 3, 4).
 OF_ONE = {
+    "reshape": lambda lib, x: [x.reshape(4, -1), lib.reshape(x, (2, 2, 3, 2)), x.mT.reshape(-1)],
+    "view": lambda lib, x: [x.view(6, 4), x.view((-1,))],
+    "flatten": lambda lib, x: [
+        x.flatten(),
+        lib.flatten(x, 1),
+        x.flatten(0, -2),
+        x[0, 0, 0].flatten(),
+    ],
+    "transpose": lambda lib, x: [x.transpose(0, 2), lib.transpose(x, -1, 1)],
+    "permute": lambda lib, x: [x.permute(2, 0, 1), lib.permute(x, (1, -1, 0))],
+    "t": lambda lib, x: [x[0].t(), x[0, 0].t(), lib.t(x[0]), x[0].T],
+    "squeeze": lambda lib, x: [
+        x[:1, :, :1].squeeze(),
+        x[:1].squeeze(0),
+        x[:1].squeeze(1),
+        lib.squeeze(x[:1, :1], (0, 2)),
+        x[0, 0, 0].squeeze(-1),
+    ],
+    "unsqueeze": lambda lib, x: [x.unsqueeze(-1), lib.unsqueeze(x, 1), x[0, 0, 0].unsqueeze(0)],
+    "expand": lambda lib, x: [
+        x[:, :1].expand(-1, 5, -1),
+        x.expand(2, -1, -1, -1),
+        x[0, 0].expand((3, 4)),
+    ],
+    "broadcast_to": lambda lib, x: [
+        x[0].broadcast_to((2, 3, 4)),
+        lib.broadcast_to(x[0, 0, 0], (2,)),
+    ],
+    "cat": lambda lib, x: [lib.cat([x, x[:, :1]], 1), lib.cat((x[0, 0], lib.zeros(0), x[0, 1]))],
+    "stack": lambda lib, x: [lib.stack([x, x * 2], -1), lib.stack((x[0, 0, 0], x[1, 2, 3]))],
+    "split": lambda lib, x: [x.split(2, 1), lib.split(x, [1, 3], dim=-1), x.split(5)],
+    "chunk": lambda lib, x: [x.chunk(3, 2), lib.chunk(x, 5), x.chunk(2)],
+    "unbind": lambda lib, x: [x.unbind(), lib.unbind(x, -1)],
+    "contiguous": lambda lib, x: [x.mT.contiguous(), x.mT.is_contiguous(), x.is_contiguous()],
+    "sizes": lambda lib, x: [tuple(x.size()), x.size(1), x.size(-1), x.dim(), x.numel(), x.ndim],
+    "clone": lambda lib, x: [x.mT.clone(), lib.clone(x)],
     "movedim": lambda lib, x: x.movedim(0, 2),
     "movedim, several": lambda lib, x: lib.movedim(x, (0, 2), (-1, 0)),
     "moveaxis": lambda lib, x: lib.moveaxis(x, -1, 0),
@@ -148,6 +184,14 @@ def test_random_moves(shape):
         lambda lib, t: t.unfold(dim, window, step).unfold(0, 1, 2),
         lambda lib, t: lib.tensor_split(t, step, dim),
         lambda lib, t: t.repeat_interleave(step, dim),
+        lambda lib, t: t.split(step, dim),
+        lambda lib, t: t.chunk(step, dim),
+        lambda lib, t: t.unbind(dim),
+        lambda lib, t: t.squeeze(dims),
+        lambda lib, t: t.transpose(dim, 0).reshape(-1, shape[dim]),
+        lambda lib, t: lib.cat([t, t.flip(0)], dim),
+        lambda lib, t: lib.stack([t, t * 2], dim),
+        lambda lib, t: t.unsqueeze(dim).expand(*([-1] * (ndim + 1))),
     ):
         checked_in_both_types(function, x)
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tensorplay.autograd.graph import Node
+from tensorplay.ops import dual
 from tensorplay.ops.aliasing import is_recorded
 from tensorplay.ops.inplace import copy_, write_through
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, outer
-from tensorplay.ops.movement import roll
-from tensorplay.ops.recording import as_operand
+from tensorplay.ops.recording import (
+    as_operand,
+    common_tensors,
+    shape_error,
+    stretched_edges,
+    wanted,
+)
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.reduction import sum as sum_of
-from tensorplay.ops.shape import broadcast_to, reshape
-from tensorplay.tensor import Tensor
+from tensorplay.ops.shape import reshape
+from tensorplay.tensor import Tensor, wrap
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
@@ -39,15 +48,20 @@ def _combined(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     if beta == 0:
         # Also where the input is infinite or NaN.
         return product
-    try:
-        broadcast_to(input, product._array.shape)
-    except RuntimeError:
+    own, shape = input._array.shape, product._array.shape
+    if own != shape and _common_shape(own, shape) != shape:
         raise RuntimeError(
-            f"The expanded size of the tensor {product._array.shape} must match the existing size "
-            f"{input._array.shape}"
-        ) from None
+            f"The expanded size of the tensor {shape} must match the existing size {own}"
+        )
     total: Tensor = (input if beta == 1 else input * beta) + product
     return total
+
+
+def _common_shape(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        return np.broadcast_shapes(x, y)
+    except ValueError:
+        return None
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -147,6 +161,35 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {x[axis]} and {y[axis]}"
         )
-    product: Tensor = roll(input, -1, axis) * roll(other, -2, axis)
-    result: Tensor = product - roll(input, -2, axis) * roll(other, -1, axis)
-    return result
+    input, other = common_tensors(input, other, "other")
+    return _cross(input, other, axis)
+
+
+class LinalgCrossBackward0(Node):
+    __slots__ = ()
+    lift = (0, 1, None)
+
+    def rule(self, grad: Any, a: Any, b: Any, axis: int) -> tuple[Any, ...]:
+        def crossed(x: Any, y: Any) -> Any:
+            return dual.on_tensors(lambda p, q: _cross(p, q, axis), x, y)
+
+        return (crossed(b.conj(), grad), crossed(grad, a.conj()))
+
+
+def _cross(input: Tensor, other: Tensor, axis: int) -> Tensor:
+    x, y = input._array, other._array
+    shape = _common_shape(x.shape, y.shape)
+    if shape is None:
+        raise shape_error(x, y)
+    out = np.empty(shape, x.dtype)
+    front: tuple[Any, ...] = (slice(None),) * axis
+    first, second = ([one[(*front, i)] for i in range(3)] for one in (x, y))
+    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        part = out[(*front, i, ...)]
+        np.multiply(first[j], second[k], out=part)
+        part -= first[k] * second[j]
+    if not wanted(input, other):
+        return wrap(out)
+    versions = (input._version, other._version)
+    edges = stretched_edges(shape, input, other)
+    return wrap(out, LinalgCrossBackward0(edges, (x, y, axis), versions))
