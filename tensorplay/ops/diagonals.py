@@ -10,7 +10,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.aliasing import is_recorded, view
-from tensorplay.ops.inplace import write_through
+from tensorplay.ops.inplace import setitem, write_through
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.reduction import sum as sum_of
@@ -177,6 +177,27 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     """`triu`, written into the tensor."""
     return _triangle_in_place(triu, input, diagonal)
+
+
+def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write one number into the main diagonal of the tensor.
+
+    Args:
+        input: At least two dimensions; if more, all of the same size.
+        wrap: Begin again below the diagonal of a matrix that has many more rows than columns.
+    """
+    shape = input._array.shape
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise RuntimeError(
+            "fill_diagonal_(): the tensor must have at least 2 dimensions, and all of equal size "
+            f"if it has more, but its shape is {list(shape)}"
+        )
+    if wrap and len(shape) == 2:
+        rows, columns = np.divmod(np.arange(0, shape[0] * shape[1], shape[1] + 1), shape[1])
+        setitem(input, (rows, columns), fill_value)
+    else:
+        setitem(input, (np.arange(min(shape)),) * len(shape), fill_value)
+    return input
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64) -> Tensor:

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.ops.indexing import index_of
-from tensorplay.ops.placing import checked, put, put_, put_add, put_add_
+from tensorplay.ops.indexing import index_of, versions_of
+from tensorplay.ops.placing import Place, checked, put, put_, put_add, put_add_
 from tensorplay.ops.recording import as_operand
 from tensorplay.ops.reduction import axis_of
 from tensorplay.tensor import Tensor, wrap
 
-_Place = tuple[Any, tuple[int, ...], Any]
+_Target = tuple[Place, Any]
 
 
-def _slices(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _Place:
-    """The NumPy index of the slices that a vector names, its shape, and the values for it."""
+def _slices(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _Target:
+    """The place of the slices that a vector names, and the values for it."""
     shape = input._array.shape
     axis = axis_of(dim, len(shape))
     indices = checked(index, shape[axis] if shape else 1, what)
@@ -25,20 +25,20 @@ def _slices(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _
         raise RuntimeError(f"{what}: Index is supposed to be a vector, got {indices.ndim}D")
     indices = indices.reshape(-1)
     if not shape:
-        return (..., (), source.reshape(()) if isinstance(source, Tensor) else source)
-    place = (*shape[:axis], len(indices), *shape[axis + 1 :])
+        return Place(..., (), ()), source.reshape(()) if isinstance(source, Tensor) else source
+    whole = (*shape[:axis], len(indices), *shape[axis + 1 :])
     if isinstance(source, Tensor) and source._array.ndim:
-        if source._array.shape != place:
+        if source._array.shape != whole:
             raise RuntimeError(
                 f"{what}: source of shape {list(source._array.shape)} does not fit the slices, of "
-                f"shape {list(place)}"
+                f"shape {list(whole)}"
             )
         if source._array.dtype != input._array.dtype:
             raise RuntimeError(
                 f"{what}: self and source expected to have the same dtype, but got "
                 f"{input._array.dtype} and {source._array.dtype}"
             )
-    return (*(slice(None),) * axis, indices), place, source
+    return Place((*(slice(None),) * axis, indices), whole, (index._version,)), source
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
@@ -73,7 +73,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return put_(input, *_slices(input, dim, index, as_operand(source, "source"), "index_copy_()"))
 
 
-def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _Place:
+def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _Target:
     if isinstance(value, Tensor) and value._array.ndim:
         raise RuntimeError(
             f"{what} only supports a 0-dimensional value tensor, but got tensor with "
@@ -95,14 +95,15 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return put_(input, *_filled(input, dim, index, value, "index_fill_()"))
 
 
-def _tuple_place(input: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, tuple[int, ...]]:
+def _tuple_place(input: Tensor, indices: Sequence[Tensor | None]) -> Place:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             f"index_put(): indices must be a tuple of tensors, not {type(indices).__name__}"
         )
     index, _ = index_of(tuple([slice(None) if one is None else one for one in indices]))
     # The shape alone, without the elements.
-    return index, np.broadcast_to(False, input._array.shape)[index].shape
+    shape = np.broadcast_to(False, input._array.shape)[index].shape
+    return Place(index, shape, versions_of(indices))
 
 
 def index_put(
@@ -116,7 +117,7 @@ def index_put(
         accumulate: Add to the old values; what falls on the same element is summed.
     """
     function = put_add if accumulate else put
-    return function(input, *_tuple_place(input, indices), as_operand(values, "values"))
+    return function(input, _tuple_place(input, indices), as_operand(values, "values"))
 
 
 def index_put_(
@@ -124,4 +125,4 @@ def index_put_(
 ) -> Tensor:
     """`index_put`, written into the tensor."""
     function = put_add_ if accumulate else put_
-    return function(input, *_tuple_place(input, indices), as_operand(values, "values"))
+    return function(input, _tuple_place(input, indices), as_operand(values, "values"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,12 +148,25 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         IndexError: As NumPy.
     """
     x = input._array
+    given = index
     index, basic = index_of(index)
     if not basic and (steps := in_two_steps(index)) is not None:
-        return getitem(getitem(input, steps[0]), steps[1])
-    out = x[index]
+        versions = versions_of(given if isinstance(given, tuple) else (given,))
+        return _picked(getitem(input, steps[0]), steps[1], versions)
     if not basic:
-        picked = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
-        return wrap(out, picked)
+        return _picked(input, index, versions_of(given if isinstance(given, tuple) else (given,)))
+    out = x[index]
     node = SliceBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
     return view(input, out, node, lambda base: getitem(base, index))
+
+
+def _picked(input: Tensor, index: Any, versions: tuple[list[int], ...]) -> Tensor:
+    x = input._array
+    if not wanted(input):
+        return wrap(x[index])
+    return wrap(x[index], IndexBackward0((edge_of(input),), (index, x.shape), versions))
+
+
+def versions_of(parts: Sequence[Any]) -> tuple[list[int], ...]:
+    """The version counters of the tensors in an index, apart from single numbers."""
+    return tuple([part._version for part in parts if isinstance(part, Tensor) and part._array.ndim])

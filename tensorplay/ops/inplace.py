@@ -16,7 +16,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
-from tensorplay.ops.indexing import getitem, in_two_steps, index_of
+from tensorplay.ops.indexing import getitem, in_two_steps, index_of, versions_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
@@ -182,10 +182,15 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     Raises:
         RuntimeError: The value does not fit the place, or recording the write is not allowed.
     """
+    given = index if isinstance(index, tuple) else (index,)
     index, basic = index_of(index)
     if not basic and (steps := in_two_steps(index)) is not None:
-        setitem(getitem(input, steps[0]), steps[1], value)
-        return
+        _set(getitem(input, steps[0]), steps[1], value, versions_of(given))
+    else:
+        _set(input, index, value, () if basic else versions_of(given))
+
+
+def _set(input: Tensor, index: Any, value: Any, versions: tuple[list[int], ...]) -> None:
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):
@@ -203,7 +208,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             # NumPy lets dimensions of size 1 in front go.
             source = reshape(source, source._array.shape[extra:])
         edge = stretch(edge_of(source), source._array.shape, place)
-    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,))))
+    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,), versions)))
 
 
 def _assign(array: Any, index: Any, value: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorplay.ops.gathering import gather
 from tensorplay.ops.indexing import getitem
-from tensorplay.ops.placing import put, put_
+from tensorplay.ops.placing import Place, put, put_
 from tensorplay.ops.recording import as_operand, cast
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.selection import where
@@ -21,6 +21,10 @@ def _mask_of(mask: Any, what: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind != "b":
         raise RuntimeError(f"{what} only supports boolean masks, but got mask with {array.dtype}")
     return array
+
+
+def _place(mask: Tensor, test: np.ndarray[Any, Any], count: int) -> Place:
+    return Place((test,), (count,), (mask._version,))
 
 
 def _fill_value(input: Tensor, value: Any, what: str) -> Tensor:
@@ -46,8 +50,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     >>> tp.masked_fill(tp.ones(3), tp.tensor([True, False, True]), 0.0)
     tensor([0., 1., 0.])
     """
-    test = _mask_of(mask, "masked_fill()")
-    filled: Tensor = where(wrap(test), _fill_value(input, value, "masked_fill()"), input)
+    _mask_of(mask, "masked_fill()")
+    filled: Tensor = where(mask, _fill_value(input, value, "masked_fill()"), input)
     return filled
 
 
@@ -55,7 +59,7 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`masked_fill`, written into the tensor; the mask broadcasts to its shape."""
     test = broadcast_to(wrap(_mask_of(mask, "masked_fill_()")), input._array.shape)._array
     value = _fill_value(input, value, "masked_fill_()")
-    return put_(input, (test,), (int(np.count_nonzero(test)),), value)
+    return put_(input, _place(mask, test, int(np.count_nonzero(test))), value)
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -87,7 +91,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     test = np.broadcast_to(test, shape)
     count = int(np.count_nonzero(test))
     values = _masked_source(source, input._array.dtype, count, "masked_scatter()")
-    return put(broadcast_to(input, shape), (test,), (count,), values)
+    return put(broadcast_to(input, shape), _place(mask, test, count), values)
 
 
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -95,7 +99,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     test = broadcast_to(wrap(_mask_of(mask, "masked_scatter_()")), input._array.shape)._array
     count = int(np.count_nonzero(test))
     values = _masked_source(source, input._array.dtype, count, "masked_scatter_()")
-    return put_(input, (test,), (count,), values)
+    return put_(input, _place(mask, test, count), values)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -107,8 +111,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """
     if as_operand(index, "index")._array.dtype.kind not in "iu":
         raise RuntimeError(f"take(): Expected integers as index, not {index._array.dtype}")
-    # As an array even where there is one index only, so that a copy comes of it.
-    return getitem(reshape(input, -1), (index._array.reshape(-1),)).reshape(index._array.shape)
+    # As a vector, of which a copy comes, even where there is one index only.
+    taken = getitem(reshape(input, -1), reshape(index, -1))
+    return reshape(taken, index._array.shape)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:

@@ -5,31 +5,38 @@ The gradient of such an operation is an indexing, whose gradient is such an oper
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops.aliasing import is_recorded
 from tensorplay.ops.indexing import add_at
-from tensorplay.ops.inplace import write_through
+from tensorplay.ops.inplace import SetItemBackward0, write_through
 from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.ops.shape import broadcast_to
 from tensorplay.tensor import Tensor, wrap
 
 
-class PutBackward0(Node):
-    """New values at an index.  If it names an element twice, each value gets the gradient."""
+class Place(NamedTuple):
+    """Elements of a tensor.
+
+    Attributes:
+        index: Their index, as NumPy takes it.
+        shape: The shape of what the index gives.
+        versions: The version counters of the tensors that the index was made of: if one of these
+            has been written to, the gradient would be that of other elements.
+    """
+
+    index: Any
+    shape: tuple[int, ...]
+    versions: tuple[list[int], ...]
+
+
+class PutBackward0(SetItemBackward0):
+    """New values at a place.  If it names an element twice, each value gets the gradient."""
 
     __slots__ = ()
-
-    def rule(self, grad: Any, index: Any) -> tuple[Any, ...]:
-        old, new = self.edges
-        kept = None
-        if old is not None:
-            kept = grad.clone() if isinstance(grad, Tensor) else np.array(grad)
-            kept[index] = 0
-        return (kept, None if new is None else grad[index])
 
 
 class PutAddBackward0(Node):
@@ -41,58 +48,58 @@ class PutAddBackward0(Node):
         return (grad, None if self.edges[1] is None else grad[index])
 
 
-def _source(input: Tensor, place: tuple[int, ...], source: Any) -> Tensor:
+def _source(input: Tensor, place: Place, source: Any) -> Tensor:
     """The values to put, as a tensor that has the shape of the place."""
     if not isinstance(source, Tensor):
-        return wrap(np.broadcast_to(np.array(source, input._array.dtype), place))
+        return wrap(np.broadcast_to(np.array(source, input._array.dtype), place.shape))
     source = cast(source, input._array.dtype)
-    return source if source._array.shape == place else broadcast_to(source, place)
+    return source if source._array.shape == place.shape else broadcast_to(source, place.shape)
 
 
-def put(input: Tensor, index: Any, place: tuple[int, ...], source: Any) -> Tensor:
-    """A copy of `input` with other values at an index.
+def put(input: Tensor, place: Place, source: Any) -> Tensor:
+    """A copy of `input` with other values at a place.
 
     Args:
-        index: As NumPy takes it.
-        place: The shape of ``input[index]``.
-        source: A number or a tensor that broadcasts to `place`.
+        source: A number or a tensor that broadcasts to the shape of the place.
     """
     source = _source(input, place, source)
     out = input._array.copy()
-    out[index] = source._array
-    if not wanted(input, source):
-        return wrap(out)
-    return wrap(out, PutBackward0((edge_of(input), edge_of(source)), (index,)))
+    out[place.index] = source._array
+    return wrap(out, _node(PutBackward0, input, place, source))
 
 
-def put_(input: Tensor, index: Any, place: tuple[int, ...], source: Any) -> Tensor:
+def put_(input: Tensor, place: Place, source: Any) -> Tensor:
     """`put`, written into the tensor."""
     source = _source(input, place, source)
     if is_recorded(input, source):
-        return write_through(input, put, index, place, source)
-    input._array[index] = source._array
+        return write_through(input, put, place, source)
+    input._array[place.index] = source._array
     input._version[0] += 1
     return input
 
 
-def put_add(input: Tensor, index: Any, place: tuple[int, ...], source: Any) -> Tensor:
-    """A copy of `input` with values added at an index; arguments as for `put`."""
+def put_add(input: Tensor, place: Place, source: Any) -> Tensor:
+    """A copy of `input` with values added at a place; arguments as for `put`."""
     source = _source(input, place, source)
     out = np.array(input._array, order="C")
-    add_at(out, index, source._array)
-    if not wanted(input, source):
-        return wrap(out)
-    return wrap(out, PutAddBackward0((edge_of(input), edge_of(source)), (index,)))
+    add_at(out, place.index, source._array)
+    return wrap(out, _node(PutAddBackward0, input, place, source))
 
 
-def put_add_(input: Tensor, index: Any, place: tuple[int, ...], source: Any) -> Tensor:
+def put_add_(input: Tensor, place: Place, source: Any) -> Tensor:
     """`put_add`, written into the tensor."""
     source = _source(input, place, source)
     if is_recorded(input, source):
-        return write_through(input, put_add, index, place, source)
-    add_at(input._array, index, source._array)
+        return write_through(input, put_add, place, source)
+    add_at(input._array, place.index, source._array)
     input._version[0] += 1
     return input
+
+
+def _node(kind: type[Node], input: Tensor, place: Place, source: Tensor) -> Node | None:
+    if not wanted(input, source):
+        return None
+    return kind((edge_of(input), edge_of(source)), (place.index,), place.versions)
 
 
 def checked(index: Any, size: int, what: str) -> np.ndarray[Any, Any]:

@@ -12,21 +12,21 @@ from tensorplay.ops.aliasing import is_recorded
 from tensorplay.ops.gathering import index_along
 from tensorplay.ops.indexing import add_at, getitem
 from tensorplay.ops.inplace import write_through
-from tensorplay.ops.placing import checked, put, put_, put_add, put_add_
+from tensorplay.ops.placing import Place, checked, put, put_, put_add, put_add_
 from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
 from tensorplay.ops.reduction import axis_of
 from tensorplay.tensor import Tensor, wrap
 
-_Place = tuple[Any, tuple[int, ...], Any]
+_Target = tuple[Place, Any]
 
 
-def _place(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _Place:
-    """The NumPy index that the arguments mean, its shape, and the part of the source for it."""
+def _place(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _Target:
+    """The place that the arguments mean, and the part of the source for it."""
     shape = input._array.shape
     axis = axis_of(dim, len(shape))
     indices = checked(index, shape[axis] if shape else 1, what)
     if not shape:
-        return (..., (), source)
+        return Place(..., (), ()), source
     if indices.ndim != len(shape):
         raise RuntimeError(
             f"{what}: Index tensor must have the same number of dimensions as self tensor: "
@@ -40,7 +40,7 @@ def _place(input: Tensor, dim: int, index: Tensor, source: Any, what: str) -> _P
             )
     if isinstance(source, Tensor):
         source = _source_part(source, indices.shape, what)
-    return index_along(indices, axis), indices.shape, source
+    return Place(index_along(indices, axis), indices.shape, (index._version,)), source
 
 
 def _source_part(source: Tensor, shape: tuple[int, ...], what: str) -> Tensor:
@@ -236,20 +236,23 @@ def scatter_reduce(
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
         )
-    place, shape, source = _place(input, dim, index, src, what)
+    if reduce in _UFUNCS and wanted(input, src):
+        # What these save is not watched for writes.
+        index = index.clone()
+    place, source = _place(input, dim, index, src, what)
     if not include_self:
-        input = put(input, place, shape, _neutral(reduce, input._array.dtype))
+        input = put(input, place, _neutral(reduce, input._array.dtype))
     if reduce in _UFUNCS:
         if not index._array.size:
             return input.clone()
-        return _combined(input, source.reshape(shape), place, reduce)
-    total = put_add(input, place, shape, source)
+        return _combined(input, source.reshape(place.shape), place.index, reduce)
+    total = put_add(input, place, source)
     if reduce == "sum":
         return total
     count = np.full(input._array.shape, 1, np.int64)
     if not include_self:
-        count[place] = 0
-    add_at(count, place, np.ones(shape, np.int64))
+        count[place.index] = 0
+    add_at(count, place.index, np.ones(place.shape, np.int64))
     np.maximum(count, 1, out=count)
     if total._array.dtype.kind in "iu":
         return wrap(total._array // count.astype(total._array.dtype))

@@ -26,8 +26,11 @@ class SortBackward0(Node):
 
 def _picked(input: Tensor, axis: int, order: Any, node_class: Any = SortBackward0) -> Any:
     index = index_along(order, axis)
-    node = node_class((edge_of(input),), (index, input._array.shape)) if wanted(input) else None
-    return ValuesAndIndices(wrap(input._array[index], node), wrap(order))
+    indices = wrap(order)
+    node = None
+    if wanted(input):
+        node = node_class((edge_of(input),), (index, input._array.shape), (indices._version,))
+    return ValuesAndIndices(wrap(input._array[index], node), indices)
 
 
 def _order(x: np.ndarray[Any, Any], axis: int, descending: bool) -> Any:

@@ -30,6 +30,19 @@ def into_windows(x, y):
     return base * base
 
 
+def turned(x, y):
+    """Changes of shape in place, of a base with a view and of a view, between writes."""
+    base = x * 1.0
+    row = base[0]
+    base.t_()
+    base[0].mul_(y)
+    row.mul_(2.0)
+    row.unsqueeze_(0)
+    row.pow_(2)
+    base.unsqueeze_(1).transpose_(0, 2)
+    return (base * base).squeeze_(1) * row
+
+
 def symmetric(x):
     return x + x.mT
 
@@ -61,6 +74,8 @@ def cases(real, positive, distinct):
         "pad, circular": (lambda a: tp.nn.functional.pad(a * a, (2, 3), mode="circular"), (a,)),
         "pad, replicate": (lambda a: tp.nn.functional.pad(a * a, (2, 1), mode="replicate"), (a,)),
         "write into windows": (into_windows, (real(2, 3), real(2, seed=1))),
+        "shape in place": (turned, (a, real(2, seed=1))),
+        "fill_diagonal_": (lambda a: written(a, lambda t: t.fill_diagonal_(2.0)) * a, (a,)),
         "scatter": (lambda a, b: a.scatter(1, ROW[:, None], b * b) * a, (a, real(2, 1, seed=1))),
         "scatter, number": (lambda a: a.scatter(1, ROW[:, None], 2.0) * a, (a,)),
         "scatter_": (

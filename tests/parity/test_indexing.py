@@ -378,6 +378,57 @@ def test_writes_count_versions():
 
 
 @pytest.mark.parametrize(
+    "function",
+    [
+        lambda t, i: t[i],
+        lambda t, i: t[0, ..., i[0]],
+        lambda t, i: t.gather(1, i),
+        lambda t, i: t.index_select(1, i[0]),
+        lambda t, i: t.take(i),
+        lambda t, i: t.scatter(0, i, 1.0),
+        lambda t, i: t.scatter_add(0, i, t),
+        lambda t, i: t.index_add(0, i[0], t),
+        lambda t, i: t.index_put((i,), t[0, 0]),
+        lambda t, i: (t * 1).index_put_((i,), t[0, 0]),
+        lambda t, i: written(t, (0, i[0])),
+        lambda t, i: written(t.reshape(3, 1, 3), (0, slice(None), i[0, :2])),
+    ],
+)
+def test_writes_into_indices_are_noticed(function):
+    t = tp.tensor(values(3, 3), requires_grad=True)
+    index = tp.tensor([[1, 0, 2], [0, 0, 1], [2, 1, 0]])
+    out = function(t, index)
+    index.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        out.sum().backward()
+
+
+def test_writes_into_masks_and_results_are_noticed():
+    t = tp.tensor(values(3, 3), requires_grad=True)
+    mask = tp.tensor([True, False, True])
+    for out in (t.masked_fill(mask, 0.0), (t * 1).masked_fill_(mask, 0.0), t[mask]):
+        mask[0] = False
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            out.sum().backward()
+    for result in (t.sort(), t.topk(2), t.cummax(0)):
+        result.indices.zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            result.values.sum().backward()
+    # A single number is taken as it is at the time.
+    position = tp.tensor(1)
+    out = t[position]
+    position += 1
+    out.sum().backward()
+    assert t.grad.sum(1).tolist() == [0.0, 3.0, 0.0]
+
+
+def written(t, index):
+    copied = t * 1
+    copied[index] = 0.0
+    return copied
+
+
+@pytest.mark.parametrize(
     ("function", "match"),
     [
         (lambda t, i: t.scatter(0, i, 1.0), "out of bounds"),

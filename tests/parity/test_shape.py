@@ -149,6 +149,13 @@ OF_ONE = {
     "trace": lambda lib, x: x[1].trace(),
     "tril": lambda lib, x: [x.tril(), lib.tril(x, 1), x.tril(-1)],
     "triu": lambda lib, x: [x.triu(), lib.triu(x, 1), x.triu(-1)],
+    "unsqueeze_": lambda lib, x: (x * 1).unsqueeze_(1),
+    "squeeze_": lambda lib, x: [(x[:1, :1] * 1).squeeze_(), (x[:1, :1] * 1).squeeze_(1)],
+    "transpose_": lambda lib, x: [(x * 1).transpose_(0, 2), (x * 1).swapaxes_(1, -1)],
+    "t_": lambda lib, x: (x[0] * 1).t_(),
+    "fill_diagonal_": lambda lib, x: [(x[0] * 1).fill_diagonal_(3), (x[0].T * 1).fill_diagonal_(1)],
+    "fill_diagonal_, wrapped": lambda lib, x: (x.reshape(8, 3) * 1).fill_diagonal_(3.0, wrap=True),
+    "fill_diagonal_, cube": lambda lib, x: (x[:, :2, :2] * 1).fill_diagonal_(-1),
     "tril_": lambda lib, x: (x * 1).tril_(1),
     "triu_": lambda lib, x: (x * 1).triu_(),
     "transpose of unfold": lambda lib, x: (x * 1).unfold(2, 2, 1).transpose(0, 1).reshape(-1),
@@ -229,6 +236,41 @@ def test_writes_into_views_are_seen_through_the_base():
         return base
 
     checked_in_both_types(written, values(2, 2, 3), values(2))
+
+
+def test_changes_of_shape_in_place_keep_views_right():
+    def changed(lib, x, y):
+        base = x * 1
+        row, column = base[0], base[:, 1]
+        base.t_()
+        base[0].mul_(y)
+        row.mul_(2)
+        column.unsqueeze_(0)
+        column.pow_(2)
+        base.unsqueeze_(1)
+        base[:2].mul_(3)
+        return [base, row, column]
+
+    checked_in_both_types(changed, values(2, 3), values(2))
+
+
+def test_shape_in_place_of_leaves():
+    leaf = tp.zeros(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        leaf.t_()
+    with tp.no_grad():
+        assert leaf.t_().shape == (3, 2)
+    assert leaf.is_leaf
+    assert leaf.requires_grad
+    plain = tp.arange(6).reshape(2, 3)
+    view = plain[1]
+    assert plain.t_() is plain
+    plain[0, 1] = 9
+    assert view.tolist() == [9, 4, 5]
+    kept = leaf * 1
+    kept.retain_grad()
+    kept.unsqueeze_(0).sum().backward()
+    assert kept.grad.shape == (1, 3, 2)
 
 
 def test_views_share_memory_and_version():
