@@ -465,3 +465,52 @@ def test_what_makes_no_sense_is_refused(function, match):
         function(tp.zeros(2, 3), tp.tensor([[1, 2, 0]]))
     with pytest.raises(TypeError, match="must be a Tensor"):
         tp.index_add(tp.zeros(2), 0, [0], tp.zeros(1))
+
+
+@pytest.mark.parametrize("round", range(25))
+def test_random_shapes_and_dimensions(round):
+    own = np.random.default_rng(round)
+    shape = tuple(own.integers(1, 6, own.integers(1, 4)).tolist())
+    ndim = len(shape)
+    dim = int(own.integers(-ndim, ndim))
+    size = shape[dim]
+    x = own.permutation(int(np.prod(shape))).reshape(shape) - 3.5
+    # No larger than the tensor but along the dimension, and there without repeats.
+    smaller = [int(own.integers(1, n + 1)) for n in shape]
+    unrepeated = np.argsort(
+        own.random([size if n == dim % ndim else s for n, s in enumerate(smaller)]), dim
+    )
+    unrepeated = unrepeated.take(np.arange(smaller[dim]), dim)
+    longer = [int(own.integers(1, 7)) if n == dim % ndim else s for n, s in enumerate(smaller)]
+    repeated = own.integers(0, size, longer)
+    row = own.permutation(size)[: own.integers(1, size + 1)]
+    rows = own.integers(0, size, int(own.integers(1, 7)))
+    slices = [len(row) if n == dim % ndim else s for n, s in enumerate(shape)]
+    more = [len(rows) if n == dim % ndim else s for n, s in enumerate(shape)]
+    k = int(own.integers(1, size + 1))
+    mask = own.random(shape[own.integers(0, ndim) :]) < 0.5
+    random_values = own.uniform
+    for function, *others in (
+        (lambda lib, t, i: t.gather(dim, i), repeated),
+        (lambda lib, t, i, s: t.scatter(dim, i, s), unrepeated, random_values(-1, 1, smaller)),
+        (lambda lib, t, i, s: t.scatter_add(dim, i, s), repeated, random_values(-1, 1, longer)),
+        (
+            lambda lib, t, i, s: t.scatter_reduce(dim, i, s, "mean"),
+            repeated,
+            random_values(-1, 1, longer),
+        ),
+        (lambda lib, t, i: t.index_select(dim, i), rows),
+        (lambda lib, t, i, s: t.index_add(dim, i, s, alpha=0.5), rows, random_values(-1, 1, more)),
+        (lambda lib, t, i, s: t.index_copy(dim, i, s), row, random_values(-1, 1, slices)),
+        (lambda lib, t, i: t.index_fill(dim, i, 0.5), rows),
+        (lambda lib, t, m: t.masked_fill(m, -2), mask),
+        (lambda lib, t, m: t.masked_select(m), mask),
+        (lambda lib, t: list(t.sort(dim)),),
+        (lambda lib, t: list(lib.sort(t, dim, descending=True)),),
+        (lambda lib, t: list(t.topk(k, dim)),),
+        (lambda lib, t: list(t.topk(k, dim, largest=False)),),
+        (lambda lib, t: list(t.kthvalue(k, dim)),),
+        (lambda lib, t: [*t.cummax(dim), *t.cummin(dim)],),
+        (lambda lib, t: t.flip(dim).take(lib.tensor([0, -1])),),
+    ):
+        both_types(function, x, *others)

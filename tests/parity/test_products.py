@@ -401,3 +401,29 @@ def test_gradients_that_do_not_exist_are_refused():
 def test_what_makes_no_sense_is_refused(function, match):
     with pytest.raises(RuntimeError, match=match):
         function(tp.tensor([[1.0, 2.0, 3.0], [2.0, 5.0, 6.0]]))
+
+
+@pytest.mark.parametrize("round", range(12))
+def test_linalg_of_random_stacks(round):
+    own = np.random.default_rng(round)
+    size = int(own.integers(1, 5))
+    batch = own.integers(1, 4, own.integers(0, 3)).tolist()
+    columns = int(own.integers(1, 4))
+    a = own.uniform(-0.3, 0.3, (*batch, size, size)) + np.diag(np.arange(1.0, size + 1))
+    other = [n if own.random() < 0.6 else 1 for n in batch]
+    b = own.uniform(-1, 1, (*other, size, columns))
+    for function, *inputs in (
+        (lambda lib, a: lib.linalg.inv(a), a),
+        (lambda lib, a, b: lib.linalg.solve(a, b), a, b),
+        (lambda lib, a, b: lib.linalg.solve(a, b.mT, left=False), a, b),
+        (lambda lib, a: lib.det(a), a),
+        (lambda lib, a: lib.linalg.slogdet(a)[1], a),
+        (lambda lib, a: lib.linalg.cholesky(a @ a.mT), a),
+        (lambda lib, a, b: lib.linalg.qr(a @ b[..., :1]).R.abs(), a, b),
+        (lambda lib, a: lib.linalg.svdvals(a), a),
+        (lambda lib, a: lib.linalg.eigvalsh(a + a.mT), a),
+        (lambda lib, a: lib.linalg.pinv(a), a),
+        (lambda lib, a: lib.linalg.matrix_power(a, 3), a),
+        (lambda lib, a: lib.linalg.matrix_norm(a, 2), a),
+    ):
+        both_types(function, *inputs, tolerance=5e-3)
