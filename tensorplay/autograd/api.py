@@ -16,7 +16,7 @@ import numpy as np
 from tensorplay.autograd.engine import GraphTask
 from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.autograd.graph import Node, OutputOf
-from tensorplay.autograd.hooks import PostAccumulateHook
+from tensorplay.autograd.hooks import PostAccumulateHook, run_post_hooks
 from tensorplay.tensor import Tensor, wrap
 
 Target = Node | Tensor
@@ -242,7 +242,7 @@ def accumulate(leaf: Tensor, grad: Any) -> None:
             held._version[0] += 1
         else:
             leaf._grad = wrap(held._array + grad)
-    _after_accumulation(leaf)
+    _after_accumulation(leaf, grad)
 
 
 def _accumulate_recorded(leaf: Tensor, grad: Any) -> None:
@@ -251,11 +251,12 @@ def _accumulate_recorded(leaf: Tensor, grad: Any) -> None:
     with _accumulating:
         held = leaf._grad
         leaf._grad = grad if held is None else held + grad
-    _after_accumulation(leaf)
+    _after_accumulation(leaf, grad)
 
 
-def _after_accumulation(leaf: Tensor) -> None:
+def _after_accumulation(leaf: Tensor, grad: Any) -> None:
     if leaf._hooks is not None:
+        run_post_hooks(leaf, grad)
         for hook in tuple(leaf._hooks.values()):
             if isinstance(hook, PostAccumulateHook):
                 hook.function(leaf)
