@@ -147,7 +147,7 @@ class LinalgEighBackward0(MultiOutputNode):
         return ((total + _T(total)) * 0.5,)
 
 
-def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803  # PyTorch's name
+def cholesky(A: Tensor, upper: bool = False) -> Tensor:  # noqa: N803  # PyTorch's name
     """The Cholesky factors of symmetric positive-definite matrices.
 
     Args:

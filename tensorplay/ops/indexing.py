@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from tensorplay.ops.aliasing import view
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
+#: NumPy adds several times faster with one index on a vector than with any other kind; for so few
+#: elements, making that index costs more.
+_FEW = 500
 _BASIC = (int, slice, type(None), type(Ellipsis))
 
 
@@ -57,12 +61,51 @@ def scatter(value: Any, index: Any, shape: tuple[int, ...], repeated: bool) -> A
 
 def add_at(out: np.ndarray[Any, Any], index: Any, values: Any) -> None:
     """Add `values` to `out` at `index`, all of them where an element is named several times."""
-    if not out.flags.c_contiguous:
+    places = None
+    if np.size(values) > _FEW and out.flags.c_contiguous:
+        places = _positions(out.shape, index)
+    if places is None:
         np.add.at(out, index, values)
         return
-    # NumPy is several times faster with one index on a vector than with any other kind.
-    places = np.arange(out.size).reshape(out.shape)[index]
-    np.add.at(out.reshape(-1), places.reshape(-1), np.broadcast_to(values, places.shape).ravel())
+    spread = np.broadcast_to(values, places.shape).reshape(-1)
+    np.add.at(out.reshape(-1), places.reshape(-1), spread)
+
+
+def _positions(shape: tuple[int, ...], index: Any) -> np.ndarray[Any, Any] | None:
+    """Where in memory, in row order, the elements lie that an index names.
+
+    Only for arrays of integers side by side, and whole dimensions before and behind; else None.
+    """
+    parts: list[Any] = []
+    given = index if isinstance(index, tuple) else (index,)
+    for i, part in enumerate(given):
+        if part is not Ellipsis:
+            parts.append(part)
+        elif whole := len(shape) - len(given) + 1:
+            parts += [slice(None)] * whole
+        elif 0 < i < len(given) - 1:
+            # It stands for nothing, and yet parts what is beside it.
+            return None
+    kinds = [isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in parts]
+    if True not in kinds:
+        return None
+    first = kinds.index(True)
+    last = first + kinds.count(True)
+    if not all(kinds[first:last]):
+        return None
+    others = parts[:first] + parts[last:]
+    if not all(isinstance(part, slice) and part == slice(None) for part in others):
+        return None
+    within: Any = 0
+    for size, part in zip(shape[first:last], parts[first:last], strict=True):
+        negative = part < 0
+        within = within * size + (np.where(negative, part + size, part) if negative.any() else part)
+    before, behind = math.prod(shape[:first]), math.prod(shape[last:])
+    places = within.reshape(1, -1, 1) * behind + np.arange(behind)
+    if first:
+        step = behind * math.prod(shape[first:last])
+        places = np.arange(before).reshape(-1, 1, 1) * step + places
+    return places.reshape(shape[:first] + within.shape + shape[last:])
 
 
 def _may_repeat(index: Any) -> bool:

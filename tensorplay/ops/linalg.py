@@ -173,6 +173,8 @@ def norm(
         )
     if p == 2 or p == "fro" or p is None:
         return _norm2(input, dim, keepdim)
+    if isinstance(p, str):
+        raise ValueError(f"norm(): p={p!r} is not known here: see tensorplay.linalg.matrix_norm")
     size = abs(input)
     if p == float("inf"):
         return amax(size, dim, keepdim)

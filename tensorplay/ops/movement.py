@@ -23,6 +23,7 @@ from tensorplay.ops.shape import (
     sizes,
     t,
     transpose,
+    unsqueeze,
     view_as_shape,
 )
 from tensorplay.tensor import Tensor, wrap
@@ -293,7 +294,15 @@ def repeat_interleave(
         return wrap(np.repeat(np.arange(len(counts)), counts))
     if dim is None:
         input, dim = reshape(input, -1), 0
-    axis = axis_of(dim, input._array.ndim)
+    shape = input._array.shape
+    axis = axis_of(dim, len(shape))
+    if isinstance(repeats, int) and repeats >= 0 and shape:
+        wide = (*shape[: axis + 1], repeats, *shape[axis + 1 :])
+        copied = reshape(
+            broadcast_to(unsqueeze(input, axis + 1), wide),
+            (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]),
+        )
+        return copied if copied._version is not input._version else copied.clone()
     counts = repeats._array if isinstance(repeats, Tensor) else np.asarray(repeats)
     if counts.size == 1:
         counts = counts.reshape(())
@@ -310,6 +319,8 @@ def repeat_interleave(
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of all windows along a dimension; the elements of each are a new last dimension.
+
+    Windows that overlap cannot be written to.
 
     Args:
         size: The number of elements in a window.
@@ -340,7 +351,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         x,
         (*x.shape[:axis], windows, *x.shape[axis + 1 :], size),
         (*x.strides[:axis], stride * step, *x.strides[axis + 1 :], stride),
-        writeable=x.flags.writeable,
+        writeable=x.flags.writeable and step >= size,
     )
     return related(wrap(out, node), input, lambda base: unfold(base, axis, size, step))
 

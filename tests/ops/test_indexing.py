@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensorplay as tp
+from tensorplay.ops import indexing
 
 A = np.arange(24.0).reshape(2, 3, 4)
 
@@ -117,3 +118,35 @@ def test_indices_out_of_range_and_of_other_types_are_refused():
 def test_membership():
     assert 3.0 in tp.tensor(A)
     assert 30.0 not in tp.tensor(A)
+
+
+ADDED = [
+    np.array([1, 0, 1]),
+    (np.array([[0, 1], [1, 1]]),),
+    (np.array([0, 1, -1]), np.array([[2], [-1]])),
+    (slice(None), np.array([0, 2, 0])),
+    (slice(None), np.array([0, 2, 0]), np.array([3, 1, 3])),
+    (..., np.array([0, -1, 0])),
+    (np.array([1, 1]), ...),
+    (np.array([1, 1]), slice(None), np.array([0, 0])),
+    (np.array([1, 1]), slice(1, None)),
+    (0, np.array([1, 1])),
+    (None, np.array([1, 1])),
+    (slice(None), np.array([1, 1]), ..., np.array([1, 1])),
+    A > 5,
+]
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+@pytest.mark.parametrize("index", ADDED, ids=str)
+def test_what_falls_on_one_element_is_summed(index, few, monkeypatch):
+    monkeypatch.setattr(indexing, "_FEW", few)
+    values = np.random.default_rng(0).random(A[index].shape)
+    for out in (A.copy(), A.copy().T.copy().T):
+        expected = A.copy()
+        np.add.at(expected, index, values)
+        indexing.add_at(out, index, values)
+        assert np.allclose(out, expected)
+        indexing.add_at(out, index, -1.0)
+        np.add.at(expected, index, -1.0)
+        assert np.allclose(out, expected)

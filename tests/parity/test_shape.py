@@ -277,7 +277,7 @@ def test_views_share_memory_and_version():
     t = tp.zeros(3, 4)
     saved = t.clone().requires_grad_()
     for view in (
-        t.diagonal(), t.unfold(1, 2, 1), t.narrow(0, 1, 1), t.movedim(0, 1), t.select(0, 1),
+        t.diagonal(), t.unfold(1, 2, 2), t.narrow(0, 1, 1), t.movedim(0, 1), t.select(0, 1),
         t.ravel(), t.H, *t.tensor_split(2), tp.broadcast_tensors(t, tp.zeros(1))[0],
     ):  # fmt: skip
         before = t._version[0]
@@ -288,6 +288,8 @@ def test_views_share_memory_and_version():
     for copy in (t.flip(0), t.roll(1), t.repeat(1, 1), t.tril(), t.tile(1)):
         copy.fill_(1.0)
         assert not t.numpy().any()
+    with pytest.raises(ValueError, match="read-only"):
+        t.unfold(1, 2, 1).fill_(1.0)
     base = saved * 1
     windows = base.unfold(0, 2, 1)
     out = windows * windows
