@@ -105,7 +105,8 @@ def _positions(shape: tuple[int, ...], index: Any) -> np.ndarray[Any, Any] | Non
     if first:
         step = behind * math.prod(shape[first:last])
         places = np.arange(before).reshape(-1, 1, 1) * step + places
-    return places.reshape(shape[:first] + within.shape + shape[last:])
+    found: np.ndarray[Any, Any] = places.reshape(shape[:first] + within.shape + shape[last:])
+    return found
 
 
 def _may_repeat(index: Any) -> bool:
