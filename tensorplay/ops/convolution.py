@@ -125,12 +125,13 @@ def _correlate(g: Any, x: Any, geometry: Geometry, groups: int) -> Any:
     width, samples = geometry.output[1], x.shape[0]
     rows = _as_rows(g, groups)
     windows = columns(x, geometry)
-    out = np.zeros((groups, outer // groups, inner * math.prod(geometry.kernel)), rows.dtype)
+    # Transposed: so the long factor is read in its own order.
+    out = np.zeros((groups, inner * math.prod(geometry.kernel), outer // groups), rows.dtype)
     for first, last in _blocks(windows):
-        part = windows[:, :, :, first:last].reshape(groups, out.shape[2], -1)
+        part = windows[:, :, :, first:last].reshape(groups, out.shape[1], -1)
         place = rows[:, :, first * width * samples : last * width * samples]
-        out += np.matmul(place, part.swapaxes(1, 2))
-    return out.reshape(outer, inner, *geometry.kernel)
+        out += np.matmul(part, place.swapaxes(1, 2))
+    return out.swapaxes(1, 2).reshape(outer, inner, *geometry.kernel)
 
 
 def _as_rows(g: Any, groups: int) -> Any:

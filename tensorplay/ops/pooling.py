@@ -94,12 +94,15 @@ def _give_back(grad: Any, chosen: Any, geometry: Geometry) -> Any:
     channels, _, _, samples = grad.shape
     out = np.zeros((channels, *geometry.padded, samples), grad.dtype)
     apart = geometry.apart()
+    # As integers of the same size, "and" with all bits or none: several times as fast as a choice.
+    code = f"i{grad.itemsize}"
+    bits, places = grad.view(code), out.view(code)
     for number, (rows, cols) in enumerate(geometry.taps()):
-        share = np.where(chosen == number, grad, 0)
+        mask = np.negative((chosen == number).view(np.int8))
         if apart:
-            out[:, rows, cols] = share
+            np.bitwise_and(bits, mask, out=places[:, rows, cols])
         else:
-            out[:, rows, cols] += share
+            out[:, rows, cols] += np.bitwise_and(bits, mask).view(grad.dtype)
     return unpadded(out, geometry)
 
 
