@@ -10,6 +10,7 @@ differentiated as often as one likes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -223,10 +224,11 @@ def conv2d(
     _check_channels(x, weight, x._array.shape[1], weight._array.shape[1] * groups, groups)
     kernel = weight._array.shape[2:]
     strides, steps = pair(stride, "stride"), pair(dilation, "dilation")
-    pads = _paddings(padding, kernel, strides, steps)
+    around = padding if isinstance(padding, str) else pair(padding, "padding")
+    down, across = paddings(around, kernel, strides, steps)
     size = x._array.shape[2:]
-    output = output_size(name, size, kernel, strides, pads, steps)
-    geometry = Geometry(size, kernel, strides, pads, steps, output)
+    output = output_size(name, size, kernel, strides, (down, across), steps)
+    geometry = Geometry(size, kernel, strides, (down, across), steps, output)
     out = _product(_convolve, ConvolutionBackward0, x, weight, bias, geometry, groups)
     return out if x is input else dropped(out, 0)
 
@@ -406,13 +408,25 @@ def _check_channels(x: Tensor, weight: Tensor, have: int, need: int, groups: int
         )
 
 
-def _paddings(padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> tuple[Pair, Pair]:
-    if padding == "same":
-        if stride != (1, 1):
-            raise RuntimeError("padding='same' is not supported for strided convolutions")
-        down, across = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
-        return (down // 2, down - down // 2), (across // 2, across - across // 2)
-    if isinstance(padding, str) and padding != "valid":
+def paddings(
+    padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[Pair]:
+    """What is added before and after an image in each direction.
+
+    Args:
+        padding: A size for each direction, or ``"same"``, or ``"valid"``.
+
+    Raises:
+        RuntimeError: ``"same"`` beside a stride other than 1.
+        ValueError: `padding` is an unknown word.
+    """
+    if not isinstance(padding, str):
+        return [(size, size) for size in padding]
+    if padding == "valid":
+        return [(0, 0)] * len(kernel)
+    if padding != "same":
         raise ValueError(f"padding must be 'same', 'valid' or numbers, not {padding!r}")
-    down, across = (0, 0) if isinstance(padding, str) else pair(padding, "padding")
-    return (down, down), (across, across)
+    if any(step != 1 for step in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    totals = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]
