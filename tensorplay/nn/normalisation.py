@@ -93,14 +93,6 @@ class _Tracking(_Affine):
             expected = " or ".join([f"{ndim}D" for ndim in self._ndims])
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
 
-    def _share(self) -> float:
-        """The share of this batch in the running averages; counts it in training."""
-        if self.training and self.num_batches_tracked is not None:
-            init.constant_(self.num_batches_tracked, self.num_batches_tracked.item() + 1)
-            if self.momentum is None:
-                return 1.0 / float(self.num_batches_tracked.item())
-        return 0.0 if self.momentum is None else self.momentum
-
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
@@ -143,6 +135,14 @@ class BatchNorm2d(_Tracking):
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
         )
+
+    def _share(self) -> float:
+        """The share of this batch in the running averages; counts it in training."""
+        if self.training and self.num_batches_tracked is not None:
+            init.constant_(self.num_batches_tracked, self.num_batches_tracked.item() + 1)
+            if self.momentum is None:
+                return 1.0 / float(self.num_batches_tracked.item())
+        return 0.0 if self.momentum is None else self.momentum
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input.
@@ -204,7 +204,6 @@ class InstanceNorm2d(_Tracking):
         """
         self._check(input)
         batch = input if input.ndim == self._ndims[-1] else unsqueeze(input, 0)
-        share = self._share()
         out = functional.instance_norm(
             batch,
             self.running_mean,
@@ -212,7 +211,7 @@ class InstanceNorm2d(_Tracking):
             self.weight,
             self.bias,
             self.training or not self.track_running_stats,
-            share,
+            self.momentum or 0.0,
             self.eps,
         )
         return out if batch is input else squeeze(out, 0)

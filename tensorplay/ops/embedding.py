@@ -218,6 +218,9 @@ def embedding_bag(
     bags = len(bounds) - 1
     bag = np.repeat(np.arange(bags), np.diff(bounds))
     factors = None if per_sample_weights is None else reshape(per_sample_weights, -1)
+    if bounds[-1] < len(index):
+        index = index[: bounds[-1]]
+        factors = None if factors is None else getitem(factors, slice(bounds[-1]))
     if skipped is not None:
         counts = index != skipped
         index, bag = index[counts], bag[counts]

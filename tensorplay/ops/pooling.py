@@ -71,12 +71,24 @@ def _find(x: Any, geometry: Geometry, with_place: bool) -> tuple[Any, Any]:
         for tap in taps[1:]:
             np.maximum(best, tap, out=best)
         return best, None
-    chosen = np.zeros(best.shape, np.min_scalar_type(len(taps)))
+    chosen = np.empty(best.shape, np.min_scalar_type(len(taps)))
+    chosen[...] = _first_inside(geometry)
     for number, tap in enumerate(taps[1:], 1):
         greater = tap > best
         np.maximum(best, tap, out=best)
         np.maximum(chosen, np.multiply(greater, number, dtype=chosen.dtype), out=chosen)
     return best, chosen
+
+
+def _first_inside(geometry: Geometry) -> Any:
+    """The number of each window's first element that is not padding: ``(oh, ow, 1)``."""
+    down, across = [
+        -(np.minimum(np.arange(count) * stride - before, 0) // step)
+        for count, stride, step, (before, _) in zip(
+            geometry.output, geometry.stride, geometry.dilation, geometry.padding, strict=True
+        )
+    ]
+    return (down[:, None] * geometry.kernel[1] + across)[:, :, None]
 
 
 def _pick(x: Any, chosen: Any, geometry: Geometry) -> Any:
@@ -205,6 +217,8 @@ def max_pool2d(
              [13., 15.]]])
     """
     x = check_images(as_operand(input, "input"), "max_pool2d", 2)
+    if x._array.dtype.kind not in "fiu":
+        raise RuntimeError(f"max_pool2d(): expected real numbers, not {x._array.dtype}")
     geometry = _geometry("max_pool2d", x, kernel_size, stride, padding, dilation, ceil_mode)
     recorded = wanted(x)
     best, chosen = _find(x._array, geometry, recorded or return_indices)

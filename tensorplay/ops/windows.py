@@ -237,7 +237,8 @@ def columns(images: Any, geometry: Geometry) -> Any:
 def added_back(values: Any, geometry: Geometry) -> Any:
     """The adjoint of `columns`: images that hold at each place the sum of what lies there."""
     channels, samples = values.shape[0], values.shape[-1]
-    flat = values.reshape(channels, -1, *geometry.output, samples)
+    elements = geometry.kernel[0] * geometry.kernel[1]
+    flat = values.reshape(channels, elements, *geometry.output, samples)
     out = np.zeros((channels, *geometry.padded, samples), values.dtype)
     for number, (rows, cols) in enumerate(geometry.taps()):
         out[:, rows, cols] += flat[:, number]
