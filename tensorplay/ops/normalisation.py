@@ -46,23 +46,38 @@ class _Normalised(Node):
     def rule(
         self, grad: Any, x: Any, weight: Any, mean: Any, scale: Any, layout: _Layout, eps: float
     ) -> tuple[Any, ...]:
-        axes = layout.axes
+        axes, spread = layout.axes, layout.spread
         count = math.prod([x.shape[i] for i in axes])
         if isinstance(x, Tensor):
-            centred = x - dual.sum_over(x, axes, True) / count
-            scale = (dual.sum_over(centred * centred, axes, True) / count + eps) ** -0.5
+            unit = x - dual.sum_over(x, axes, True) / count
+            scale = (dual.sum_over(unit * unit, axes, True) / count + eps) ** -0.5
+            unit = unit * scale
         else:
-            centred = x - mean
-        unit = centred * scale
+            unit = x - mean
+            unit *= scale
+        product = grad * unit
         for_x = for_weight = for_bias = None
-        if self.edges[0] is not None:
-            inner = grad if weight is None else grad * weight.reshape(layout.spread)
-            slope = dual.sum_over(inner * unit, axes, True) / count
-            for_x = (inner - dual.sum_over(inner, axes, True) / count - unit * slope) * scale
         if self.edges[1] is not None:
-            for_weight = dual.sum_to(grad * unit, layout.spread).reshape(layout.own)
+            for_weight = dual.sum_to(product, spread).reshape(layout.own)
         if self.edges[2] is not None:
-            for_bias = dual.sum_to(grad, layout.spread).reshape(layout.own)
+            for_bias = dual.sum_to(grad, spread).reshape(layout.own)
+        if self.edges[0] is not None:
+            if weight is not None:
+                factor = weight.reshape(spread)
+                if all(len(spread) > i and spread[i] == 1 for i in axes):
+                    # The same for all that is normalised together: it can wait until the end.
+                    scale = scale * factor
+                else:
+                    grad, product = grad * factor, product * factor
+            total = dual.sum_over(grad, axes, True) / count
+            slope = dual.sum_over(product, axes, True) / count
+            if isinstance(x, Tensor):
+                for_x = (grad - total - unit * slope) * scale
+            else:
+                for_x = grad - total
+                unit *= slope
+                for_x -= unit
+                for_x *= scale
         return (for_x, for_weight, for_bias)
 
 
