@@ -36,7 +36,7 @@ from tensorplay.ops.windows import (
 from tensorplay.tensor import Tensor, wrap
 
 #: Elements of the copied windows that are multiplied at a time: they should stay in a core's cache.
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 
 
 class _Product(Node):
