@@ -32,6 +32,16 @@ class _Layout(NamedTuple):
     own: tuple[int, ...]
     spread: tuple[int, ...]
 
+    @property
+    def stretched(self) -> Axes:
+        """The axes along which weight and bias stay the same."""
+        return tuple([i for i, size in enumerate(self.spread) if size == 1])
+
+    @property
+    def even(self) -> bool:
+        """Whether all that is normalised together has the same weight."""
+        return all(self.spread[i] == 1 for i in self.axes)
+
 
 class _Normalised(Node):
     """``(x - mean) / sqrt(variance + eps)`` over some axes, times a weight, plus a bias.
@@ -46,39 +56,54 @@ class _Normalised(Node):
     def rule(
         self, grad: Any, x: Any, weight: Any, mean: Any, scale: Any, layout: _Layout, eps: float
     ) -> tuple[Any, ...]:
-        axes, spread = layout.axes, layout.spread
+        axes = layout.axes
         count = math.prod([x.shape[i] for i in axes])
         if isinstance(x, Tensor):
             unit = x - dual.sum_over(x, axes, True) / count
-            scale = (dual.sum_over(unit * unit, axes, True) / count + eps) ** -0.5
+            scale = (_dot(unit, unit, axes) / count + eps) ** -0.5
             unit = unit * scale
         else:
             unit = x - mean
             unit *= scale
-        product = grad * unit
-        for_x = for_weight = for_bias = None
-        if self.edges[1] is not None:
-            for_weight = dual.sum_to(product, spread).reshape(layout.own)
-        if self.edges[2] is not None:
-            for_bias = dual.sum_to(grad, spread).reshape(layout.own)
-        if self.edges[0] is not None:
-            if weight is not None:
-                factor = weight.reshape(spread)
-                if all(len(spread) > i and spread[i] == 1 for i in axes):
-                    # The same for all that is normalised together: it can wait until the end.
-                    scale = scale * factor
-                else:
-                    grad, product = grad * factor, product * factor
-            total = dual.sum_over(grad, axes, True) / count
-            slope = dual.sum_over(product, axes, True) / count
-            if isinstance(x, Tensor):
-                for_x = (grad - total - unit * slope) * scale
+        products = None if self.edges[1] is None else _dot(grad, unit, layout.stretched)
+        sums = None if self.edges[2] is None else dual.sum_over(grad, layout.stretched, True)
+        return (
+            None if self.edges[0] is None else self._for_input(grad, unit, weight, scale, layout),
+            None if products is None else products.reshape(layout.own),
+            None if sums is None else sums.reshape(layout.own),
+        )
+
+    @staticmethod
+    def _for_input(grad: Any, unit: Any, weight: Any, scale: Any, layout: _Layout) -> Any:
+        """The gradient of the input; `unit` is used up if it is an array."""
+        axes = layout.axes
+        count = math.prod([unit.shape[i] for i in axes])
+        if weight is not None:
+            factor = weight.reshape(layout.spread)
+            if layout.even:
+                scale = scale * factor
             else:
-                for_x = grad - total
-                unit *= slope
-                for_x -= unit
-                for_x *= scale
-        return (for_x, for_weight, for_bias)
+                grad = grad * factor
+        total = dual.sum_over(grad, axes, True) / count
+        slope = _dot(grad, unit, axes) / count
+        if isinstance(unit, Tensor):
+            return (grad - total - unit * slope) * scale
+        unit *= slope
+        unit += total
+        np.subtract(grad, unit, out=unit)
+        unit *= scale
+        return unit
+
+
+def _dot(a: Any, b: Any, axes: Axes) -> Any:
+    """The sums of products over some axes, which keep size 1."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return dual.sum_over(a * b, axes, True)
+    places = list(range(a.ndim))
+    left = [i for i in places if i not in axes]
+    # Without an array for the products.
+    found = np.einsum(a, places, b, places, left)
+    return np.asarray(found).reshape([size if i in left else 1 for i, size in enumerate(a.shape)])
 
 
 class NativeBatchNormBackward0(_Normalised):
@@ -106,7 +131,7 @@ def _normalise(
     count = max(1, math.prod([x.shape[i] for i in layout.axes]))
     mean = dual.add_up(x, axis=layout.axes, keepdims=True) / count
     out = x - mean
-    variance = dual.add_up(out * out, axis=layout.axes, keepdims=True) / count
+    variance = _dot(out, out, layout.axes) / count
     scale = 1 / np.sqrt(variance + eps)
     out *= scale
     if weight is not None:
