@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops import dual
+from tensorplay.ops import depthwise, dual
 from tensorplay.ops.recording import as_operand, edge_of, wanted
 from tensorplay.ops.shape import unsqueeze
 from tensorplay.ops.windows import (
@@ -91,6 +91,9 @@ class ConvWeightBackward0(Node):
 
 def _convolve(x: Any, w: Any, geometry: Geometry, groups: int, bias: Any = None) -> Any:
     """``(N, C, H, W)`` and ``(O, C / groups, kh, kw)`` to ``(N, O, oh, ow)``."""
+    if groups > 1 and groups == x.shape[1] == w.shape[0]:
+        out = depthwise.convolve(x, w, geometry)
+        return out if bias is None else out + bias.reshape(-1, 1, 1)
     samples, outer = x.shape[0], w.shape[0]
     height, width = geometry.output
     windows = columns(x, geometry)
@@ -110,11 +113,14 @@ def _convolve(x: Any, w: Any, geometry: Geometry, groups: int, bias: Any = None)
 def _transpose(g: Any, w: Any, geometry: Geometry, groups: int, bias: Any = None) -> Any:
     """``(N, O, oh, ow)`` and ``(O, C / groups, kh, kw)`` to ``(N, C, H, W)``."""
     samples, outer = g.shape[0], w.shape[0]
-    inner = math.prod(w.shape[1:])
-    rows = _as_rows(g, groups)
-    parts = np.matmul(w.reshape(groups, outer // groups, inner).swapaxes(1, 2), rows)
-    shape = (w.shape[1] * groups, *geometry.kernel, *geometry.output, samples)
-    out = added_back(parts.reshape(shape), geometry)
+    if groups > 1 and groups == outer and w.shape[1] == 1:
+        out = depthwise.transpose(g, w, geometry)
+    else:
+        inner = math.prod(w.shape[1:])
+        rows = _as_rows(g, groups)
+        parts = np.matmul(w.reshape(groups, outer // groups, inner).swapaxes(1, 2), rows)
+        shape = (w.shape[1] * groups, *geometry.kernel, *geometry.output, samples)
+        out = added_back(parts.reshape(shape), geometry)
     if bias is not None:
         out += bias.reshape(-1, 1, 1)
     return out
@@ -122,6 +128,8 @@ def _transpose(g: Any, w: Any, geometry: Geometry, groups: int, bias: Any = None
 
 def _correlate(g: Any, x: Any, geometry: Geometry, groups: int) -> Any:
     """``(N, O, oh, ow)`` and ``(N, C, H, W)`` to ``(O, C / groups, kh, kw)``."""
+    if groups > 1 and groups == g.shape[1] == x.shape[1]:
+        return depthwise.correlate(g, x, geometry)
     outer, inner = g.shape[1], x.shape[1] // groups
     width, samples = geometry.output[1], x.shape[0]
     rows = _as_rows(g, groups)

@@ -19,6 +19,10 @@ def cases(real, positive, distinct):
         "conv2d": (F.conv2d, (real(2, 2, 4, 4), real(3, 2, 3, 2, seed=1), real(3, seed=2))),
         "conv2d, options": (lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2), 2), wide),
         "conv2d, same": (lambda x, w: F.conv2d(x, w, None, 1, "same", 1, 2), wide[:2]),
+        "conv2d, by channel": (
+            lambda x, w: F.conv2d(x, w, None, 2, 1, 1, 2),
+            (real(2, 2, 4, 5), real(2, 1, 3, 2, seed=1)),
+        ),
         "conv2d, weight only": (
             lambda w: F.conv2d(tp.tensor(IMAGE, dtype=w.dtype), w),
             (real(1, 1, 2, 2),),

@@ -98,6 +98,16 @@ def test_conv_transpose2d(dtype, options):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": (1, 2)}, {"dilation": (1, 2), "padding": 1}], ids=str
+)
+def test_a_weight_for_each_channel(dtype, options):
+    x, w, b = drawn(dtype, (3, 4, 6, 7), (4, 1, 3, 2), 4)
+    for name in ("conv2d", "conv_transpose2d"):
+        compare(lambda lib, *a, n=name: function(lib, n)(*a, groups=4, **options), x, w, b)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_conv_transpose1d(dtype):
     x, w, b = drawn(dtype, (3, 4, 5), (4, 3, 3), 6)
     compare(lambda lib, *a: function(lib, "conv_transpose1d")(*a, 2, 1, 1, 2), x, w, b)
