@@ -6,7 +6,7 @@ from tensorplay.nn.containers import ModuleDict, ModuleList, Sequential
 from tensorplay.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from tensorplay.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
 from tensorplay.nn.embedding import Embedding, EmbeddingBag
-from tensorplay.nn.layers import Flatten, Identity, Linear, Unflatten, ZeroPad2d
+from tensorplay.nn.layers import Flatten, Identity, Linear, Unflatten, Upsample, ZeroPad2d
 from tensorplay.nn.loss import CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
 from tensorplay.nn.module import Module
 from tensorplay.nn.normalisation import (
@@ -76,6 +76,7 @@ __all__ = [
     "Tanh",
     "Unflatten",
     "Unfold",
+    "Upsample",
     "ZeroPad2d",
     "functional",
     "init",

@@ -25,6 +25,7 @@ from tensorplay.ops.normalisation import (
 )
 from tensorplay.ops.pointwise import relu, sigmoid, tanh
 from tensorplay.ops.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
+from tensorplay.ops.resizing import interpolate
 from tensorplay.ops.softmax import log_softmax, softmax
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "fold",
     "group_norm",
     "instance_norm",
+    "interpolate",
     "l1_loss",
     "layer_norm",
     "linear",

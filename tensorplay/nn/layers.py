@@ -150,3 +150,31 @@ class ZeroPad2d(Module):
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
+
+
+class Upsample(Module):
+    """Images or signals in another size: `tensorplay.nn.functional.interpolate`.
+
+    Args:
+        size: The new size: one number for all directions, or one for each.
+        scale_factor: Instead of `size`: the ratio of new to old, likewise.
+        mode: ``"nearest"``.
+    """
+
+    def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest") -> None:
+        super().__init__()
+        self.size = size
+        if isinstance(scale_factor, (tuple, list)):
+            scale_factor = tuple([float(one) for one in scale_factor])
+        self.scale_factor = float(scale_factor) if isinstance(scale_factor, int) else scale_factor
+        self.mode = mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(N, C, L)`` or ``(N, C, H, W)`` in the new size."""
+        return functional.interpolate(input, self.size, self.scale_factor, self.mode)
+
+    def extra_repr(self) -> str:
+        given = f"size={self.size}"
+        if self.scale_factor is not None:
+            given = f"scale_factor={self.scale_factor}"
+        return f"{given}, mode={self.mode!r}"

@@ -119,19 +119,22 @@ def _give_back(grad: Any, chosen: Any, geometry: Geometry) -> Any:
 
 
 def _average(x: Any, geometry: Geometry, divisor: Any) -> Any:
-    """The sum of each window, divided."""
+    """The sum of each window, divided unless the divisor is None."""
     source = padded(x, geometry)
     taps = [source[:, rows, cols] for rows, cols in geometry.taps()]
     out = taps[0].copy()
     for tap in taps[1:]:
         out += tap
-    out /= divisor
+    if divisor is not None:
+        out /= divisor
     return samples_first(out)
 
 
 def _share_out(grad: Any, geometry: Geometry, divisor: Any) -> Any:
     """The adjoint of `_average`."""
-    share = np.ascontiguousarray(samples_last(grad)) / divisor
+    share = np.ascontiguousarray(samples_last(grad))
+    if divisor is not None:
+        share = share / divisor
     channels, _, _, samples = share.shape
     out = np.zeros((channels, *geometry.padded, samples), share.dtype)
     for rows, cols in geometry.taps():
@@ -155,6 +158,12 @@ _picked = _operation(_pick, MaxPool2DBackward0)
 _given_back = _operation(_give_back, MaxPoolGradBackward0)
 _averaged = _operation(_average, AvgPool2DBackward0)
 _shared_out = _operation(_share_out, AvgPoolGradBackward0)
+
+
+def spread_over_windows(input: Tensor, geometry: Geometry) -> Tensor:
+    """Each element of ``(N, C, oh, ow)`` at all places of its window: the adjoint of sums."""
+    result: Tensor = _shared_out(input, geometry, None)
+    return result
 
 
 def _geometry(

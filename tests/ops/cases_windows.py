@@ -63,6 +63,8 @@ def cases(real, positive, distinct):
         ),
         "unfold": (lambda x: F.unfold(x * x, (2, 3), 1, 1, 2), (real(2, 2, 4, 5),)),
         "fold": (lambda x: F.fold(x * x, (3, 4), 2, 1, 1, (1, 2)), (real(2, 8, 12),)),
+        "interpolate": (lambda x: F.interpolate(x * x, scale_factor=(2, 3)), (real(1, 2, 2, 2),)),
+        "interpolate, any size": (lambda x: F.interpolate(x * x, 5), (real(2, 1, 3),)),
         "batch_norm": (
             lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
             (real(3, 2, 2), real(2, seed=1), real(2, seed=2)),

@@ -45,6 +45,11 @@ REFUSED = [
     (lambda: F.avg_pool2d(IMAGE, 2, divisor_override=0), RuntimeError, "must be not zero"),
     (lambda: F.adaptive_avg_pool2d(IMAGE, 0), RuntimeError, "sizes must be positive"),
     (lambda: F.adaptive_max_pool2d(IMAGE, (1, 2, 3)), RuntimeError, "one number or two"),
+    (lambda: F.interpolate(IMAGE, 3, mode="bilinear"), NotImplementedError, "only 'nearest'"),
+    (lambda: F.interpolate(IMAGE), ValueError, "only one of size or scale_factor"),
+    (lambda: F.interpolate(IMAGE, (2, 2, 2)), ValueError, "one number or 2"),
+    (lambda: F.interpolate(IMAGE, 0), ValueError, "sizes must be positive"),
+    (lambda: F.interpolate(tp.ones(2, 2), 3), ValueError, r"expected \(N, C, L\)"),
     (lambda: F.fold(tp.ones(1, 3, 4), 3, 2), RuntimeError, r"expected an input of shape \(N"),
     (lambda: F.fold(tp.ones(1, 4, 5), 3, 2), RuntimeError, r"expected an input of shape \(N"),
 ]

@@ -91,6 +91,17 @@ def test_folding(dtype, options):
         compare(apply("fold", (6, 7), **options), columns)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 6)])
+@pytest.mark.parametrize(
+    "options",
+    [{"size": 12}, {"size": 7}, {"size": 3}, {"scale_factor": 3}, {"scale_factor": 1.7}],
+    ids=str,
+)
+def test_interpolation(dtype, shape, options):
+    compare(apply("interpolate", **options), drawn(dtype, *shape))
+
+
 MODULES = [
     ("MaxPool2d", (2,), {}, (2, 3, 6, 7)),
     ("MaxPool2d", ((3, 2), 1, 1), {"return_indices": True, "ceil_mode": True}, (3, 6, 7)),
@@ -104,6 +115,8 @@ MODULES = [
     ("AdaptiveMaxPool1d", (3,), {"return_indices": True}, (2, 3, 7)),
     ("Unfold", (2,), {"stride": 2}, (2, 3, 6, 7)),
     ("Fold", ((3, 4), 2), {}, (2, 8, 6)),
+    ("Upsample", (), {"scale_factor": 2}, (2, 3, 3, 4)),
+    ("Upsample", ((5, 4),), {}, (2, 3, 3, 4)),
     ("ZeroPad2d", (2,), {}, (2, 3, 4)),
     ("ZeroPad2d", ((1, -1, 0, 2),), {}, (2, 3, 4, 5)),
     ("Unflatten", (1, (2, -1)), {}, (3, 6, 2)),
