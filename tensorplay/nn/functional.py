@@ -2,51 +2,71 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from tensorplay.ops.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+)
 from tensorplay.ops.affine import linear
 from tensorplay.ops.classification import cross_entropy, nll_loss, one_hot
+from tensorplay.ops.convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from tensorplay.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d
+from tensorplay.ops.embedding import embedding, embedding_bag
+from tensorplay.ops.folding import fold, unfold
 from tensorplay.ops.losses import l1_loss, mse_loss
+from tensorplay.ops.normalisation import (
+    batch_norm,
+    cosine_similarity,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    normalize,
+)
 from tensorplay.ops.padding import pad
 from tensorplay.ops.pointwise import relu, sigmoid, tanh
+from tensorplay.ops.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
+from tensorplay.ops.resizing import interpolate
 from tensorplay.ops.softmax import log_softmax, softmax
-from tensorplay.random import default_generator
-from tensorplay.tensor import Tensor, wrap
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "alpha_dropout",
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "embedding",
+    "embedding_bag",
+    "fold",
+    "group_norm",
+    "instance_norm",
+    "interpolate",
     "l1_loss",
+    "layer_norm",
     "linear",
     "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
     "mse_loss",
     "nll_loss",
+    "normalize",
     "one_hot",
     "pad",
     "relu",
     "sigmoid",
     "softmax",
     "tanh",
+    "unfold",
 ]
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero each element with probability `p`, and scale the others by ``1 / (1 - p)``.
-
-    Args:
-        training: If False, the input is returned as it is.
-
-    Raises:
-        ValueError: `p` is not between 0 and 1.
-    """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0:
-        return input
-    array = input._array
-    if p == 1.0:
-        return input * 0
-    drawn = default_generator.draw("random", array.shape, dtype=np.float32)
-    kept = np.multiply(drawn >= p, 1 / (1 - p), dtype=array.dtype)
-    result: Tensor = input * wrap(kept)
-    return result
