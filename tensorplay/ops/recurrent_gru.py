@@ -1,0 +1,188 @@
+"""The GRU: one direction of one layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplay.autograd.graph import MultiOutputNode
+from tensorplay.ops import dual
+from tensorplay.ops.affine import linear
+from tensorplay.ops.joining import chunk
+from tensorplay.ops.pointwise import sigmoid, tanh
+from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.recurrent import (
+    Steps,
+    check_operands,
+    in_order,
+    is_recorded,
+    projected,
+    recorded_gradients,
+    start_of,
+    transposed,
+    with_tail,
+)
+from tensorplay.tensor import Tensor, wrap
+
+
+class GruBackward0(MultiOutputNode):
+    """Outputs: all hidden states, the last hidden state.
+
+    Saved besides the inputs, all in packed order: the gates (reset, update, new) after their
+    nonlinearities, what the reset gate was multiplied by, and the states before each step.
+    """
+
+    __slots__ = ()
+    lift = (0, 1, 2, 3, 4, 5, *(None,) * 4)
+
+    def rule(self, grads: Any, *saved: Any) -> tuple[Any, ...]:
+        inputs, steps = saved[:6], saved[6]
+        if is_recorded(grads):
+            return recorded_gradients(lambda *own: _composite(*own, steps), inputs, grads)
+        return self._through_time(grads, *saved)
+
+    def _through_time(
+        self, grads: Any, x: Any, h0: Any, w_ih: Any, w_hh: Any, *rest: Any
+    ) -> tuple[Any, ...]:
+        b_ih, _, steps, gates, from_state, before = rest
+        grad_out, grad_h = grads
+        rows, size = before.shape
+        reset, update, new = np.moveaxis(gates.reshape(rows, 3, size), 1, 0)
+        # What the gradient of a state is multiplied by on its way to the gates before their
+        # nonlinearities, as the state's weights see them; in the loop it becomes their gradient.
+        slopes = np.empty_like(gates)
+        by_gate = slopes.reshape(rows, 3, size)
+        for_new = (1 - update) * (1 - new * new)
+        np.multiply(for_new, from_state, out=by_gate[:, 0])
+        by_gate[:, 0] *= reset - reset * reset
+        np.multiply(before - new, update - update * update, out=by_gate[:, 1])
+        np.multiply(for_new, reset, out=by_gate[:, 2])
+        dh = start_of(grad_h, h0)
+        lent = np.empty_like(dh)
+        for a, b in reversed(steps):
+            n = b - a
+            h, tmp = dh[:n], lent[:n]
+            if grad_out is not None:
+                h += grad_out[a:b]
+            by_gate[a:b] *= h[:, None]
+            for_new[a:b] *= h
+            np.matmul(slopes[a:b], w_hh, out=tmp)
+            h *= update[a:b]
+            h += tmp
+        x_edge, _, ih_edge, hh_edge = self.edges[:4]
+        for_w_hh = None if hh_edge is None else slopes.T @ before
+        for_b_hh = None if b_ih is None else dual.add_up(slopes, axis=0)
+        # The input's share of the new gate is not multiplied by the reset gate.
+        by_gate[:, 2] = for_new
+        return (
+            None if x_edge is None else slopes @ w_ih,
+            dh,
+            None if ih_edge is None else slopes.T @ x,
+            for_w_hh,
+            None if b_ih is None else dual.add_up(slopes, axis=0),
+            for_b_hh,
+        )
+
+
+def _composite(
+    x: Tensor,
+    h: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    steps: Steps,
+) -> tuple[Tensor, ...]:
+    """The same from simpler operations, for the second derivative."""
+    all_gates = linear(x, w_ih, b_ih)
+    pieces = []
+    for a, b in steps:
+        old = h[: b - a]
+        r, z, n = chunk(all_gates[a:b], 3, 1)
+        from_r, from_z, from_n = chunk(linear(old, w_hh, b_hh), 3, 1)
+        update = sigmoid(z + from_z)
+        new = tanh(n + sigmoid(r + from_r) * from_n)
+        state = new + update * (old - new)
+        pieces.append(state)
+        h = with_tail(state, h)
+    return in_order(pieces, steps), h
+
+
+def gru_layer(
+    x: Tensor,
+    h0: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    steps: Steps,
+) -> tuple[Tensor, Tensor]:
+    """One direction of one GRU layer.
+
+    Args:
+        x: ``(rows, input_size)``, in packed order.
+        h0: ``(sequences, hidden_size)``: the states before the first step.
+        weights: Those of the input ``(3 * hidden_size, input_size)`` and of the state
+            ``(3 * hidden_size, hidden_size)``, and their biases or None; the gates in the order
+            reset, update, new.
+        steps: As `steps_of` gives them.
+
+    Returns:
+        The states ``(rows, hidden_size)`` in packed order; the last states.
+    """
+    w_ih, w_hh, b_ih, b_hh = weights
+    check_operands(x._array, h0, weights)
+    operands = (x, h0, w_ih, w_hh, b_ih, b_hh)
+    present = [one for one in operands if one is not None]
+    keep = wanted(*present)
+    gates = projected(x._array, w_ih._array, None if b_ih is None else b_ih._array)
+    rows, size = x._array.shape[0], w_hh._array.shape[1]
+    dtype = gates.dtype
+    new_bias: Any = None
+    if b_hh is not None:
+        gates[:, : 2 * size] += b_hh._array[: 2 * size]
+        new_bias = b_hh._array[2 * size :]
+    h = h0._array.copy()
+    out = np.empty((rows, size), dtype)
+    from_state = np.empty((rows, size), dtype)
+    before = np.empty((rows, size), dtype) if keep else None
+    weight = transposed(w_hh._array)
+    products = np.empty((h.shape[0], 3 * size), dtype)
+    lent = np.empty_like(h)
+    for a, b in steps:
+        n = b - a
+        state, product, both, new = h[:n], products[:n], gates[a:b, : 2 * size], gates[a:b, 2 * size :]
+        if before is not None:
+            before[a:b] = state
+        np.matmul(state, weight, out=product)
+        both += product[:, : 2 * size]
+        # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2.
+        both *= 0.5
+        np.tanh(both, out=both)
+        both *= 0.5
+        both += 0.5
+        from_here = from_state[a:b]
+        from_here[...] = product[:, 2 * size :]
+        if new_bias is not None:
+            from_here += new_bias
+        tmp = lent[:n]
+        np.multiply(both[:, :size], from_here, out=tmp)
+        new += tmp
+        np.tanh(new, out=new)
+        state -= new
+        state *= both[:, size:]
+        state += new
+        out[a:b] = state
+    if not keep:
+        return wrap(out), wrap(h)
+    node = GruBackward0(
+        tuple([None if one is None else edge_of(one) for one in operands]),
+        (
+            *[None if one is None else one._array for one in operands],
+            steps,
+            gates,
+            from_state,
+            before,
+        ),
+        tuple([one._version for one in present]),
+    )
+    node.outputs = 2
+    return wrap(out, node.output(0)), wrap(h, node.output(1))
