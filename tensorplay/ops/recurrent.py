@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorplay.autograd import api
 from tensorplay.autograd.engine import AliasBackward0
+from tensorplay.ops import dual
 from tensorplay.ops.joining import cat
 from tensorplay.ops.recording import edge_of
 from tensorplay.tensor import Tensor, wrap
@@ -60,17 +61,43 @@ def check_operands(x: Any, state: Any, weights: Sequence[Any]) -> None:
         )
 
 
-def projected(x: Any, weight: Any, bias: Any) -> Any:
-    """The product of all rows with the input's weights."""
-    out = np.matmul(x, weight.T)
-    if bias is not None:
-        out += bias
+def projected(x: Any, weight: Any, gates: int) -> Any:
+    """All rows times the input's weights, gate by gate: ``(gates, rows, hidden_size)``.
+
+    With a gate's numbers side by side the steps work on contiguous memory, and BLAS multiplies
+    several small matrices faster than one that is as large as they are together.
+    """
+    return np.matmul(x, by_gate(weight, gates).swapaxes(1, 2))
+
+
+def by_gate(weight: Any, gates: int) -> Any:
+    """The weights of each gate: ``(gates, hidden_size, features)``."""
+    return weight.reshape(gates, -1, weight.shape[1])
+
+
+def transposed(weight: Any, gates: int) -> Any:
+    """The state's weights as the steps multiply by them: quickest if contiguous."""
+    return np.ascontiguousarray(by_gate(weight, gates).swapaxes(1, 2))
+
+
+def for_input(slopes: Any, weight: Any) -> Any:
+    """The gradient of the input, from that of the gates ``(gates, rows, hidden_size)``."""
+    weights = by_gate(weight, len(slopes))
+    out = np.matmul(slopes[0], weights[0])
+    for slope, one in zip(slopes[1:], weights[1:], strict=True):
+        out += np.matmul(slope, one)
     return out
 
 
-def transposed(weight: Any) -> Any:
-    """The state's weights as the steps multiply by them: quickest if contiguous."""
-    return np.ascontiguousarray(weight.T)
+def for_weight(slopes: Any, rows: Any) -> Any:
+    """The gradient of weights that `rows` were multiplied by."""
+    out = np.matmul(slopes.swapaxes(1, 2), rows)
+    return out.reshape(-1, rows.shape[1])
+
+
+def for_bias(slopes: Any) -> Any:
+    """The gradient of a bias."""
+    return dual.add_up(slopes, axis=1).reshape(-1)
 
 
 def start_of(grad: Any, like: Any) -> Any:

@@ -14,7 +14,11 @@ from tensorplay.ops.pointwise import sigmoid, tanh
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.recurrent import (
     Steps,
+    by_gate,
     check_operands,
+    for_bias,
+    for_input,
+    for_weight,
     in_order,
     is_recorded,
     projected,
@@ -29,8 +33,9 @@ from tensorplay.tensor import Tensor, wrap
 class GruBackward0(MultiOutputNode):
     """Outputs: all hidden states, the last hidden state.
 
-    Saved besides the inputs, all in packed order: the gates (reset, update, new) after their
-    nonlinearities, what the reset gate was multiplied by, and the states before each step.
+    Saved besides the inputs, all in packed order: the gates (reset, update, new; each by itself)
+    after their nonlinearities, what the reset gate was multiplied by, and the states before each
+    step.
     """
 
     __slots__ = ()
@@ -47,40 +52,46 @@ class GruBackward0(MultiOutputNode):
     ) -> tuple[Any, ...]:
         b_ih, _, steps, gates, from_state, before = rest
         grad_out, grad_h = grads
-        rows, size = before.shape
-        reset, update, new = np.moveaxis(gates.reshape(rows, 3, size), 1, 0)
-        # What the gradient of a state is multiplied by on its way to the gates before their
-        # nonlinearities, as the state's weights see them; in the loop it becomes their gradient.
+        # The gradients of the gates before their nonlinearities, as the state's weights see them;
+        # the input's weights see another one for the new gate.
         slopes = np.empty_like(gates)
-        by_gate = slopes.reshape(rows, 3, size)
-        for_new = (1 - update) * (1 - new * new)
-        np.multiply(for_new, from_state, out=by_gate[:, 0])
-        by_gate[:, 0] *= reset - reset * reset
-        np.multiply(before - new, update - update * update, out=by_gate[:, 1])
-        np.multiply(for_new, reset, out=by_gate[:, 2])
+        for_new = np.empty_like(before)
         dh = start_of(grad_h, h0)
         lent = np.empty_like(dh)
+        shares = np.empty((3, *dh.shape), dh.dtype)
+        state_weights = by_gate(w_hh, 3)
         for a, b in reversed(steps):
             n = b - a
-            h, tmp = dh[:n], lent[:n]
+            h, rest_of, share = dh[:n], lent[:n], shares[:, :n]
+            slope, new_slope = slopes[:, a:b], for_new[a:b]
+            reset, update, new = gates[:, a:b]
             if grad_out is not None:
                 h += grad_out[a:b]
-            by_gate[a:b] *= h[:, None]
-            for_new[a:b] *= h
-            np.matmul(slopes[a:b], w_hh, out=tmp)
-            h *= update[a:b]
-            h += tmp
+            np.multiply(new, new, out=new_slope)
+            np.subtract(1, new_slope, out=new_slope)
+            np.subtract(1, update, out=rest_of)
+            rest_of *= h
+            new_slope *= rest_of
+            np.subtract(before[a:b], new, out=slope[1])
+            slope[1] *= update
+            slope[1] *= rest_of
+            np.multiply(new_slope, reset, out=slope[2])
+            np.subtract(1, reset, out=slope[0])
+            slope[0] *= slope[2]
+            slope[0] *= from_state[a:b]
+            h *= update
+            np.matmul(slope, state_weights, out=share)
+            h += dual.add_up(share, axis=0)
         x_edge, _, ih_edge, hh_edge = self.edges[:4]
-        for_w_hh = None if hh_edge is None else slopes.T @ before
-        for_b_hh = None if b_ih is None else dual.add_up(slopes, axis=0)
-        # The input's share of the new gate is not multiplied by the reset gate.
-        by_gate[:, 2] = for_new
+        for_w_hh = None if hh_edge is None else for_weight(slopes, before)
+        for_b_hh = None if b_ih is None else for_bias(slopes)
+        slopes[2] = for_new
         return (
-            None if x_edge is None else slopes @ w_ih,
+            None if x_edge is None else for_input(slopes, w_ih),
             dh,
-            None if ih_edge is None else slopes.T @ x,
+            None if ih_edge is None else for_weight(slopes, x),
             for_w_hh,
-            None if b_ih is None else dual.add_up(slopes, axis=0),
+            None if b_ih is None else for_bias(slopes),
             for_b_hh,
         )
 
@@ -133,42 +144,44 @@ def gru_layer(
     operands = (x, h0, w_ih, w_hh, b_ih, b_hh)
     present = [one for one in operands if one is not None]
     keep = wanted(*present)
-    gates = projected(x._array, w_ih._array, None if b_ih is None else b_ih._array)
-    rows, size = x._array.shape[0], w_hh._array.shape[1]
+    gates = projected(x._array, w_ih._array, 3)
+    rows, size = gates.shape[1:]
     dtype = gates.dtype
     new_bias: Any = None
-    if b_hh is not None:
-        gates[:, : 2 * size] += b_hh._array[: 2 * size]
-        new_bias = b_hh._array[2 * size :]
+    if b_ih is not None and b_hh is not None:
+        gates += b_ih._array.reshape(3, 1, size)
+        by_gate_bias = b_hh._array.reshape(3, 1, size)
+        gates[:2] += by_gate_bias[:2]
+        new_bias = by_gate_bias[2]
     h = h0._array.copy()
     out = np.empty((rows, size), dtype)
     from_state = np.empty((rows, size), dtype)
     before = np.empty((rows, size), dtype) if keep else None
-    weight = transposed(w_hh._array)
-    products = np.empty((h.shape[0], 3 * size), dtype)
+    weight = transposed(w_hh._array, 3)
+    products = np.empty((3, *h.shape), dtype)
     lent = np.empty_like(h)
+    half = np.array(0.5, dtype)
     for a, b in steps:
         n = b - a
-        state, product, both, new = h[:n], products[:n], gates[a:b, : 2 * size], gates[a:b, 2 * size :]
+        state, product, share, from_here = h[:n], products[:, :n], lent[:n], from_state[a:b]
+        both, new = gates[:2, a:b], gates[2, a:b]
         if before is not None:
             before[a:b] = state
         np.matmul(state, weight, out=product)
-        both += product[:, : 2 * size]
+        both += product[:2]
         # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2.
-        both *= 0.5
+        both *= half
         np.tanh(both, out=both)
-        both *= 0.5
-        both += 0.5
-        from_here = from_state[a:b]
-        from_here[...] = product[:, 2 * size :]
+        both *= half
+        both += half
+        from_here[...] = product[2]
         if new_bias is not None:
             from_here += new_bias
-        tmp = lent[:n]
-        np.multiply(both[:, :size], from_here, out=tmp)
-        new += tmp
+        np.multiply(both[0], from_here, out=share)
+        new += share
         np.tanh(new, out=new)
         state -= new
-        state *= both[:, size:]
+        state *= both[1]
         state += new
         out[a:b] = state
     if not keep:

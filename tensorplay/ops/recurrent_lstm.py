@@ -14,7 +14,11 @@ from tensorplay.ops.pointwise import sigmoid, tanh
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.recurrent import (
     Steps,
+    by_gate,
     check_operands,
+    for_bias,
+    for_input,
+    for_weight,
     in_order,
     is_recorded,
     projected,
@@ -29,8 +33,9 @@ from tensorplay.tensor import Tensor, wrap
 class LstmBackward0(MultiOutputNode):
     """Outputs: all hidden states, the last hidden state, the last cell state.
 
-    Saved besides the inputs, all in packed order: the gates (input, forget, cell, output) after
-    their nonlinearities, the tanh of the cell states, and the states before each step.
+    Saved besides the inputs, all in packed order: the gates (input, forget, cell, output; each by
+    itself) after their nonlinearities, the tanh of the cell states, and the states before each
+    step.
     """
 
     __slots__ = ()
@@ -47,44 +52,47 @@ class LstmBackward0(MultiOutputNode):
     ) -> tuple[Any, ...]:
         b_ih, _, steps, gates, tanh_cells, hidden_before, cells_before = rest
         grad_out, grad_h, grad_c = grads
-        rows, size = tanh_cells.shape
-        # What the gradients of the states are multiplied by on their way to the gates before their
-        # nonlinearities; in the loop it becomes the gradient of these.
-        slopes = gates * gates
-        by_gate, old_gates = slopes.reshape(rows, 4, size), gates.reshape(rows, 4, size)
-        np.subtract(old_gates[:, :2], by_gate[:, :2], out=by_gate[:, :2])
-        np.subtract(1, by_gate[:, 2], out=by_gate[:, 2])
-        np.subtract(old_gates[:, 3], by_gate[:, 3], out=by_gate[:, 3])
-        by_gate[:, 0] *= old_gates[:, 2]
-        by_gate[:, 1] *= cells_before
-        by_gate[:, 2] *= old_gates[:, 0]
-        by_gate[:, 3] *= tanh_cells
-        from_hidden = tanh_cells * tanh_cells
-        np.subtract(1, from_hidden, out=from_hidden)
-        from_hidden *= old_gates[:, 3]
+        # The gradients of the gates before their nonlinearities.  All that a step needs is computed
+        # in its turn, while it is in the processor's cache.
+        slopes = np.empty_like(gates)
         dh, dc = start_of(grad_h, h0), start_of(grad_c, c0)
         lent = np.empty_like(dh)
+        shares = np.empty((4, *dh.shape), dh.dtype)
+        state_weights = by_gate(w_hh, 4)
         for a, b in reversed(steps):
             n = b - a
-            h, c, tmp = dh[:n], dc[:n], lent[:n]
+            h, c, from_hidden, share = dh[:n], dc[:n], lent[:n], shares[:, :n]
+            slope, gate, tanh_cell = slopes[:, a:b], gates[:, a:b], tanh_cells[a:b]
             if grad_out is not None:
                 h += grad_out[a:b]
-            np.multiply(h, from_hidden[a:b], out=tmp)
-            c += tmp
-            by_gate[a:b, :3] *= c[:, None]
-            by_gate[a:b, 3] *= h
-            c *= old_gates[a:b, 1]
-            np.matmul(slopes[a:b], w_hh, out=h)
+            np.multiply(tanh_cell, tanh_cell, out=from_hidden)
+            np.subtract(1, from_hidden, out=from_hidden)
+            from_hidden *= gate[3]
+            from_hidden *= h
+            c += from_hidden
+            np.multiply(gate, gate, out=slope)
+            np.subtract(gate[:2], slope[:2], out=slope[:2])
+            np.subtract(1, slope[2], out=slope[2])
+            np.subtract(gate[3], slope[3], out=slope[3])
+            # The input gate times the cell gate is what the cell state gets.
+            slope[:3:2] *= gate[2::-2]
+            slope[1] *= cells_before[a:b]
+            slope[:3] *= c
+            slope[3] *= tanh_cell
+            slope[3] *= h
+            c *= gate[1]
+            np.matmul(slope, state_weights, out=share)
+            dual.add_up(share, axis=0, out=h)
         x_edge, _, _, ih_edge, hh_edge = self.edges[:5]
-        for_bias = None if b_ih is None else dual.add_up(slopes, axis=0)
+        bias = None if b_ih is None else for_bias(slopes)
         return (
-            None if x_edge is None else slopes @ w_ih,
+            None if x_edge is None else for_input(slopes, w_ih),
             dh,
             dc,
-            None if ih_edge is None else slopes.T @ x,
-            None if hh_edge is None else slopes.T @ hidden_before,
-            for_bias,
-            for_bias,
+            None if ih_edge is None else for_weight(slopes, x),
+            None if hh_edge is None else for_weight(slopes, hidden_before),
+            bias,
+            bias,
         )
 
 
@@ -138,46 +146,41 @@ def lstm_layer(
     operands = (x, h0, c0, w_ih, w_hh, b_ih, b_hh)
     present = [one for one in operands if one is not None]
     keep = wanted(*present)
-    gates = projected(x._array, w_ih._array, None)
+    gates = projected(x._array, w_ih._array, 4)
+    rows, size = gates.shape[1:]
     if b_ih is not None and b_hh is not None:
-        gates += b_ih._array + b_hh._array
-    rows, size = x._array.shape[0], w_hh._array.shape[1]
+        gates += (b_ih._array + b_hh._array).reshape(4, 1, size)
     dtype = gates.dtype
     h, c = h0._array.copy(), c0._array.copy()
     out = np.empty((rows, size), dtype)
     tanh_cells = np.empty((rows, size), dtype)
     hidden_before = np.empty((rows, size), dtype) if keep else None
     cells_before = np.empty((rows, size), dtype) if keep else None
-    weight = transposed(w_hh._array)
+    weight = transposed(w_hh._array, 4)
     # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: so one tanh serves all four gates.
-    half = np.full(4 * size, 0.5, dtype)
-    shift = half.copy()
-    half[2 * size : 3 * size] = 1
-    shift[2 * size : 3 * size] = 0
-    products = np.empty((h.shape[0], 4 * size), dtype)
+    half = np.array([0.5, 0.5, 1, 0.5], dtype).reshape(4, 1, 1)
+    shift = np.array([0.5, 0.5, 0, 0.5], dtype).reshape(4, 1, 1)
+    products = np.empty((4, *h.shape), dtype)
     lent = np.empty_like(c)
-    by_gate = gates.reshape(rows, 4, size)
     for a, b in steps:
         n = b - a
-        old_h, cell, gate, one = h[:n], c[:n], gates[a:b], by_gate[a:b]
+        hidden, cell, gate, product, new = h[:n], c[:n], gates[:, a:b], products[:, :n], lent[:n]
         if hidden_before is not None and cells_before is not None:
-            hidden_before[a:b] = old_h
+            hidden_before[a:b] = hidden
             cells_before[a:b] = cell
-        product = products[:n]
-        np.matmul(old_h, weight, out=product)
+        np.matmul(hidden, weight, out=product)
         gate += product
         gate *= half
         np.tanh(gate, out=gate)
         gate *= half
         gate += shift
-        new = lent[:n]
-        np.multiply(one[:, 0], one[:, 2], out=new)
-        cell *= one[:, 1]
+        np.multiply(gate[0], gate[2], out=new)
+        cell *= gate[1]
         cell += new
         after = tanh_cells[a:b]
         np.tanh(cell, out=after)
-        np.multiply(one[:, 3], after, out=old_h)
-        out[a:b] = old_h
+        np.multiply(gate[3], after, out=hidden)
+        out[a:b] = hidden
     if not keep:
         return wrap(out), wrap(h), wrap(c)
     node = LstmBackward0(

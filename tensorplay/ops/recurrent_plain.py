@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import MultiOutputNode
-from tensorplay.ops import dual
 from tensorplay.ops.affine import linear
 from tensorplay.ops.pointwise import relu, tanh
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.recurrent import (
     Steps,
     check_operands,
+    for_bias,
+    for_input,
+    for_weight,
     in_order,
     is_recorded,
     projected,
@@ -61,14 +63,15 @@ class RnnBackward0(MultiOutputNode):
             slopes[a:b] *= h
             np.matmul(slopes[a:b], w_hh, out=h)
         x_edge, _, ih_edge, hh_edge = self.edges[:4]
-        for_bias = None if b_ih is None else dual.add_up(slopes, axis=0)
+        slopes = slopes[None]
+        bias = None if b_ih is None else for_bias(slopes)
         return (
-            None if x_edge is None else slopes @ w_ih,
+            None if x_edge is None else for_input(slopes, w_ih),
             dh,
-            None if ih_edge is None else slopes.T @ x,
-            None if hh_edge is None else slopes.T @ before,
-            for_bias,
-            for_bias,
+            None if ih_edge is None else for_weight(slopes, x),
+            None if hh_edge is None else for_weight(slopes, before),
+            bias,
+            bias,
         )
 
 
@@ -118,12 +121,12 @@ def rnn_layer(
     operands = (x, h0, w_ih, w_hh, b_ih, b_hh)
     present = [one for one in operands if one is not None]
     keep = wanted(*present)
-    states = projected(x._array, w_ih._array, None)
+    states = projected(x._array, w_ih._array, 1)[0]
     if b_ih is not None and b_hh is not None:
         states += b_ih._array + b_hh._array
     h = h0._array.copy()
     before = np.empty_like(states) if keep else None
-    weight = transposed(w_hh._array)
+    weight = transposed(w_hh._array, 1)[0]
     products = np.empty_like(h)
     for a, b in steps:
         n = b - a
