@@ -144,12 +144,15 @@ from tensorplay.random import (
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, futures, nn, optim
+    from tensorplay import distributed, distributions, futures, nn, optim, utils
+    from tensorplay.io import load, save
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
+_LAZY = frozenset({"distributed", "distributions", "futures", "nn", "optim", "utils"})
+#: Functions of such modules.
+_LAZY_FUNCTIONS = {"load": "io", "save": "io"}
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
@@ -174,6 +177,7 @@ __all__ = [
     "complex64",
     "cos",
     "distributed",
+    "distributions",
     "div",
     "dot",
     "double",
@@ -212,6 +216,7 @@ __all__ = [
     "isnan",
     "le",
     "linspace",
+    "load",
     "log",
     "log_softmax",
     "logical_not",
@@ -246,6 +251,7 @@ __all__ = [
     "reciprocal",
     "relu",
     "reshape",
+    "save",
     "set_default_dtype",
     "set_grad_enabled",
     "short",
@@ -267,6 +273,7 @@ __all__ = [
     "uint8",
     "unbind",
     "unsqueeze",
+    "utils",
     "var",
     "where",
     "zeros",
@@ -282,8 +289,10 @@ def is_tensor(obj: object) -> "builtins.bool":
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"tensorplay.{name}")
+    if name in _LAZY_FUNCTIONS:
+        return getattr(importlib.import_module(f"tensorplay.{_LAZY_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS})

@@ -117,9 +117,7 @@ class Hardswish(_InPlace):
 class Hardtanh(_InPlace):
     """Each element, moved into the range from `min_val` to `max_val`."""
 
-    def __init__(
-        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-    ) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
         if min_val > max_val:
             raise ValueError("min_val cannot be greater than max_val")

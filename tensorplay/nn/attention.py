@@ -152,9 +152,7 @@ class MultiheadAttention(Module):
         keys = key._array.shape[1]
         heads = [
             self._by_head(functional.linear(one, weight, bias))
-            for one, (weight, bias) in zip(
-                (query, key, value), self._projections(), strict=True
-            )
+            for one, (weight, bias) in zip((query, key, value), self._projections(), strict=True)
         ]
         mask = self._merged_mask(attn_mask, key_padding_mask, batch, length, keys)
         found, weights = attention(

@@ -187,9 +187,7 @@ class GaussianNLLLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
         """The loss of the expected values `input`, with variances `var`, against `target`."""
-        return functional.gaussian_nll_loss(
-            input, target, var, self.full, self.eps, self.reduction
-        )
+        return functional.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
 
 class CosineEmbeddingLoss(_Loss):
@@ -205,9 +203,7 @@ class CosineEmbeddingLoss(_Loss):
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss of pairs of vectors that should agree (target 1) or differ (target -1)."""
-        return functional.cosine_embedding_loss(
-            input1, input2, target, self.margin, self.reduction
-        )
+        return functional.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
 
 
 class MarginRankingLoss(_Loss):
@@ -243,7 +239,7 @@ class SoftMarginLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """An anchor should be nearer to one vector than to another: `functional.triplet_margin_loss`."""
+    """An anchor should be nearer to one vector than to another by a margin."""
 
     def __init__(
         self,

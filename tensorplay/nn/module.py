@@ -122,7 +122,7 @@ class Module:
 
         Args:
             prepend: Call it before the hooks that are there, not after them.
-            with_kwargs: Call ``hook(module, args, kwargs)``; it may return a new ``(args, kwargs)``.
+            with_kwargs: Call ``hook(module, args, kwargs)``; it may return both anew, as a pair.
         """
         return self._add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
 

@@ -84,7 +84,10 @@ class RNNBase(Module):
         for layer in range(num_layers):
             width = hidden_size * directions if layer else input_size
             for suffix in self._suffixes():
-                shapes = {"weight_ih": (rows, width), "weight_hh": (rows, hidden_size)}
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (rows, width),
+                    "weight_hh": (rows, hidden_size),
+                }
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
                 for name, shape in shapes.items():
@@ -126,10 +129,10 @@ class RNNBase(Module):
     ) -> tuple[Tensor, ...]:
         """All hidden states of one direction of one layer, and its final states."""
         if self.mode == "LSTM":
-            return lstm_layer(x, *state, weights, steps)
+            return lstm_layer(x, state[0], state[1], weights, steps)
         if self.mode == "GRU":
-            return gru_layer(x, *state, weights, steps)
-        return rnn_layer(x, *state, weights, steps, self.mode.removeprefix("RNN_").lower())
+            return gru_layer(x, state[0], weights, steps)
+        return rnn_layer(x, state[0], weights, steps, self.mode.removeprefix("RNN_").lower())
 
     def _run(
         self, x: Tensor, sizes: list[int], states: list[Tensor]
@@ -182,9 +185,7 @@ class RNNBase(Module):
                     )
                 state = state.unsqueeze(1)
             if state._array.shape != shape:
-                raise RuntimeError(
-                    f"Expected {what} size {shape}, got {list(state._array.shape)}"
-                )
+                raise RuntimeError(f"Expected {what} size {shape}, got {list(state._array.shape)}")
             states.append(state)
         return states
 

@@ -87,9 +87,7 @@ def collect(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
     return found
 
 
-def load(
-    module: Module, values: Mapping[str, Any], strict: bool, assign: bool
-) -> IncompatibleKeys:
+def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) -> IncompatibleKeys:
     """What `Module.load_state_dict` does."""
     if not isinstance(values, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(values)}.")

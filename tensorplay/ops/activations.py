@@ -207,9 +207,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """
     size = input._array.shape[axis_of(dim, input._array.ndim)]
     if size % 2:
-        raise RuntimeError(
-            f"Halving dimension must be even, but dimension {dim} is size {size}"
-        )
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     first, second = split(input, size // 2, dim)
     result: Tensor = first * sigmoid(second)
     return result

@@ -144,9 +144,7 @@ def recorded_gradients(
             allow_unused=True,
         )
     )
-    return tuple(
-        [next(found) if one is not None and one._requires_grad else None for one in own]
-    )
+    return tuple([next(found) if one is not None and one._requires_grad else None for one in own])
 
 
 def is_recorded(grads: Sequence[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class LstmBackward0(MultiOutputNode):
     def rule(self, grads: Any, *saved: Any) -> tuple[Any, ...]:
         inputs, steps = saved[:7], saved[7]
         if is_recorded(grads):
-            return recorded_gradients(lambda *own: _composite(*own, steps), inputs, grads)
+            return recorded_gradients(partial(_composite, steps=steps), inputs, grads)
         return self._through_time(grads, *saved)
 
     def _through_time(

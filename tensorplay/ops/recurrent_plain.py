@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class RnnBackward0(MultiOutputNode):
         inputs, steps, nonlinearity = saved[:6], saved[6], saved[7]
         if is_recorded(grads):
             return recorded_gradients(
-                lambda *own: _composite(*own, steps, nonlinearity), inputs, grads
+                partial(_composite, steps=steps, nonlinearity=nonlinearity), inputs, grads
             )
         return self._through_time(grads, *saved)
 
