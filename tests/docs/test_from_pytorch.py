@@ -41,7 +41,6 @@ def test_names_of_calls_and_methods() -> None:
         (tp, "bfloat16"),
         (tp.nn, "Conv2d"),
         (tp.nn, "Embedding"),
-        (tp.nn, "LSTM"),
         (tp.nn, "BatchNorm1d"),
     ],
 )
