@@ -135,8 +135,14 @@ def replace_values(tensor: Tensor, array: Any) -> None:
     tensor._version = [0]
 
 
-def convert(module: Module, dtype: np.dtype[Any], kinds: str = "f") -> None:
-    """Give all members of some kinds of types (by default floating-point ones) another type."""
+def convert(module: Module, dtype: np.dtype[Any], kinds: str = "") -> None:
+    """Give members another type.
+
+    Args:
+        kinds: The kinds of types that are converted; by default floating-point ones, and complex
+            ones only to another complex type.
+    """
+    kinds = kinds or ("fc" if dtype.kind == "c" else "f")
     for one in module.modules():
         for tensor in (*one._parameters.values(), *one._buffers.values()):
             if tensor is None:

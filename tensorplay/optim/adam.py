@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.optim.optimizer import Array, Group, Optimizer
 from tensorplay.tensor import Tensor, wrap
 
@@ -79,6 +80,10 @@ class Adam(Optimizer):
         return [state[name]._array for name in names], constants
 
     def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
+        if old.dtype.kind == "c":
+            # Real and imaginary parts are parameters of their own.
+            old, grad, new = dtypes.parts(old), dtypes.parts(grad), dtypes.parts(new)
+            rest = (*[dtypes.parts(one) for one in rest[:-1]], rest[-1])
         mean, square, *greatest, constants = rest
         beta1, beta2 = constants["betas"]
         decay = constants["weight_decay"]

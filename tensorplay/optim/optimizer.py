@@ -13,12 +13,14 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tensorplay.autograd.elsewhere import where_gradients_went
 from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.tensor import Tensor, wrap
 
@@ -62,6 +64,7 @@ class Optimizer:
         self.param_groups: list[Group] = []
         self._spares: dict[Tensor, Array] = {}
         self._buffers: dict[np.dtype[Any], Array] = {}
+        self._warned = False
         given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -104,6 +107,9 @@ class Optimizer:
         Args:
             closure: Computes the loss and its gradients anew; its result is returned.
 
+        Warns, once, if no parameter has one though a distributed pass has run in this process: its
+        gradients are in its context.
+
         Thread-safe: steps of all optimizers in the process run one after another.
         """
         loss = None
@@ -116,8 +122,17 @@ class Optimizer:
             for param in group["params"]
             if param._grad is not None
         }
+        if not grads and not self._warned:
+            self._warn_of_gradients_elsewhere()
         self.step_with(grads)
         return loss
+
+    def _warn_of_gradients_elsewhere(self) -> None:
+        advice = where_gradients_went()
+        if advice is not None:
+            self._warned = True
+            text = f"step() moves nothing, since no parameter has a .grad: {advice}"
+            warnings.warn(text, stacklevel=3)
 
     def step_with(self, grads: Mapping[Tensor, Tensor]) -> None:
         """Move the parameters that have a gradient in `grads`, wherever it came from.

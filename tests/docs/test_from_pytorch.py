@@ -39,6 +39,7 @@ def test_names_of_calls_and_methods() -> None:
         (nn, "functional"),
         (optim.DistributedOptimizer, "state_dict"),
         (tp, "bfloat16"),
+        (tp, "complex32"),
         (tp.nn, "Conv2d"),
         (tp.nn, "Embedding"),
         (tp.nn, "BatchNorm1d"),

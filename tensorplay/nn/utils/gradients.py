@@ -33,16 +33,15 @@ def get_total_norm(
     arrays = [one._array for one in ([tensors] if isinstance(tensors, Tensor) else tensors)]
     if not arrays:
         return wrap(np.zeros((), np.float32))
-    norms = np.array(
-        [np.linalg.norm(array.reshape(-1), norm_type) for array in arrays], arrays[0].dtype
-    )
+    dtype = arrays[0].real.dtype
+    norms = np.array([np.linalg.norm(array.reshape(-1), norm_type) for array in arrays], dtype)
     total = np.linalg.norm(norms, norm_type)
     if error_if_nonfinite and not np.isfinite(total):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
             "so it cannot be clipped. To clip it anyway, leave error_if_nonfinite out."
         )
-    return wrap(np.asarray(total, arrays[0].dtype))
+    return wrap(np.asarray(total, dtype))
 
 
 def clip_grads_with_norm_(
@@ -107,8 +106,17 @@ def clip_grad_norm_(
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Move each element of the gradients into the range from ``-clip_value`` to `clip_value`."""
+    """Move each element of the gradients into the range from ``-clip_value`` to `clip_value`.
+
+    Raises:
+        NotImplementedError: A gradient is complex.
+    """
     for array, version in _gradients(parameters):
+        if array.dtype.kind == "c":
+            raise NotImplementedError(
+                "clip_grad_value_() is not implemented for complex gradients, which have no "
+                "order: use clip_grad_norm_()"
+            )
         np.clip(array, -clip_value, clip_value, out=array)
         version[0] += 1
 
