@@ -10,32 +10,10 @@ import pytest
 import tensorplay as tp
 import tensorplay.nn.functional as F  # noqa: N812  # as programs for PyTorch call it
 import tensorplay.ops
+from ops import layer_cases
+from ops.inputs import distinct, positive, real, waves
 from tensorplay.autograd import grad, gradcheck, gradgradcheck
 from tensorplay.autograd.graph import Node
-
-
-def real(*shape, seed=0):
-    """Numbers of both signs, none near zero."""
-    values = np.random.default_rng(seed).uniform(0.3, 1.7, shape)
-    signs = np.random.default_rng(seed + 100).choice([-1.0, 1.0], shape)
-    return tp.tensor(values * signs, requires_grad=True)
-
-
-def positive(*shape, seed=0):
-    values = np.random.default_rng(seed).uniform(0.3, 1.7, shape)
-    return tp.tensor(values, requires_grad=True)
-
-
-def waves(*shape, seed=0):
-    """Complex numbers in all quadrants, none near an axis."""
-    return tp.complex(real(*shape, seed=seed), real(*shape, seed=seed + 50))
-
-
-def distinct(*shape):
-    """All different, so that the extrema stay where they are."""
-    count = int(np.prod(shape))
-    values = np.random.default_rng(7).permutation(count) / 3.0 + 0.1
-    return tp.tensor(values.reshape(shape), requires_grad=True)
 
 
 def written(base, write):
@@ -194,6 +172,7 @@ CASES = {
     ),
     "setitem, mask": (lambda a: written(a, lambda t: t.__setitem__(MASK, 0.5)), (real(2, 3),)),
     "write into view": (write_into_view, (real(2, 3), real(2, seed=1))),
+    **layer_cases.CASES,
 }
 
 
