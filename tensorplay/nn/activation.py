@@ -8,6 +8,7 @@ from tensorplay.nn import functional
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import full
+from tensorplay.ops.inplace import written_into
 from tensorplay.tensor import Tensor
 
 
@@ -23,7 +24,7 @@ class _InPlace(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The function, element by element."""
-        return input.copy_(self._apply(input)) if self.inplace else self._apply(input)
+        return written_into(input, self._apply) if self.inplace else self._apply(input)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""

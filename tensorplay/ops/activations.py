@@ -222,7 +222,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     count = weight._array.size
     ndim = input._array.ndim
     if count != 1:
-        channels = input._array.shape[min(1, ndim - 1)] if ndim else 1
+        channels = input._array.shape[1] if ndim > 1 else 1
         if channels != count:
             raise RuntimeError(
                 "Mismatch of parameter numbers and input channel size. Found parameter numbers = "

@@ -114,17 +114,26 @@ div_ = _operator(np.divide, arithmetic.div_operator, "/")
 pow_ = _operator(np.power, power.pow, "**")
 
 
+def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Write what `function` makes of a tensor into the tensor itself, which is returned.
+
+    Raises:
+        RuntimeError: The result has another shape or kind, or must not be written there.
+    """
+    if is_recorded(input):
+        return _write_through(input, function)
+    result = function(input.detach())
+    _check_fits(input, result)
+    input._array[...] = result._array
+    input._version[0] += 1
+    return input
+
+
 def _unary(out_of_place: Callable[..., Tensor], name: str) -> Any:
     """The in-place form of a function of one tensor (and constants)."""
 
     def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if is_recorded(input):
-            return _write_through(input, lambda before: out_of_place(before, *args, **kwargs))
-        result = out_of_place(input.detach(), *args, **kwargs)
-        _check_fits(input, result)
-        input._array[...] = result._array
-        input._version[0] += 1
-        return input
+        return written_into(input, lambda before: out_of_place(before, *args, **kwargs))
 
     in_place.__doc__ = f"`{name}`, written into the tensor."
     return in_place
