@@ -43,7 +43,7 @@ def test_values_and_gradients(name, names, arguments, values, dtype):
             found += [made.probs, made.logits]
         wide = made.expand((2, *made.batch_shape))
         assert tuple(wide.batch_shape) == (2, *made.batch_shape)
-        return [*found, wide.log_prob(value[:1])]
+        return [*found, wide.log_prob(value[:1] if value.ndim == len(wide.batch_shape) else value)]
 
     inputs = [one.astype(dtype) for one in arguments]
     shown = values.astype(dtype) if values.dtype.kind == "f" else values
