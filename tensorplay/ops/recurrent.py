@@ -46,14 +46,14 @@ def check_operands(x: Any, state: Any, weights: Sequence[Any]) -> None:
     Raises:
         RuntimeError: The types differ, are not floating-point, or the sizes do not fit.
     """
+    if x.dtype.kind != "f":
+        raise RuntimeError(f"a recurrent layer needs floating-point numbers, not {x.dtype}")
     for one in (state, *weights):
         if one is not None and one._array.dtype != x.dtype:
             raise RuntimeError(
                 f"a recurrent layer's input, state and weights must have one type, but got "
                 f"{x.dtype} and {one._array.dtype}"
             )
-    if x.dtype.kind != "f":
-        raise RuntimeError(f"a recurrent layer needs floating-point numbers, not {x.dtype}")
     if x.shape[-1] != weights[0]._array.shape[1]:
         raise RuntimeError(
             f"input.size(-1) must be equal to input_size. Expected {weights[0]._array.shape[1]}, "
