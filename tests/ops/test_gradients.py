@@ -2,7 +2,9 @@
 
 import inspect
 import pkgutil
+import runpy
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +12,32 @@ import pytest
 import tensorplay as tp
 import tensorplay.nn.functional as F  # noqa: N812  # as programs for PyTorch call it
 import tensorplay.ops
-from ops import layer_cases
-from ops.inputs import distinct, positive, real, waves
 from tensorplay.autograd import grad, gradcheck, gradgradcheck
 from tensorplay.autograd.graph import Node
+
+
+def real(*shape, seed=0):
+    """Numbers of both signs, none near zero."""
+    values = np.random.default_rng(seed).uniform(0.3, 1.7, shape)
+    signs = np.random.default_rng(seed + 100).choice([-1.0, 1.0], shape)
+    return tp.tensor(values * signs, requires_grad=True)
+
+
+def positive(*shape, seed=0):
+    values = np.random.default_rng(seed).uniform(0.3, 1.7, shape)
+    return tp.tensor(values, requires_grad=True)
+
+
+def waves(*shape, seed=0):
+    """Complex numbers in all quadrants, none near an axis."""
+    return tp.complex(real(*shape, seed=seed), real(*shape, seed=seed + 50))
+
+
+def distinct(*shape):
+    """All different, so that the extrema stay where they are."""
+    count = int(np.prod(shape))
+    values = np.random.default_rng(7).permutation(count) / 3.0 + 0.1
+    return tp.tensor(values.reshape(shape), requires_grad=True)
 
 
 def written(base, write):
@@ -172,7 +196,6 @@ CASES = {
     ),
     "setitem, mask": (lambda a: written(a, lambda t: t.__setitem__(MASK, 0.5)), (real(2, 3),)),
     "write into view": (write_into_view, (real(2, 3), real(2, seed=1))),
-    **layer_cases.CASES,
 }
 
 
@@ -321,6 +344,12 @@ COMPLEX = {
     "view_as_real, sum": (lambda a: tp.view_as_real(a * a).sum(), (waves(3),)),
     "parts, sum": (lambda a: (a * a).real.sum() + (a * a).imag.sum(), (waves(3),)),
 }
+
+#: More tables, of other families, each a file beside this one.
+for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
+    _table = runpy.run_path(str(_path))
+    CASES |= _table["cases"](real, positive, distinct)
+    COMPLEX |= _table["complex_cases"](waves)
 
 ALL = CASES | {f"complex: {name}": case for name, case in COMPLEX.items()}
 
