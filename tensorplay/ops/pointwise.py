@@ -10,7 +10,7 @@ import numpy as np
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import floating, refuse_complex
+from tensorplay.ops.recording import edge_of, floating, refuse_complex, wanted
 from tensorplay.tensor import Tensor, wrap
 
 _ndarray = np.ndarray
@@ -101,6 +101,13 @@ class ReluBackward0(BareNode):
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
         # The result is nowhere negative, so this is one where it is positive.
         return (grad * np.sign(dual.array(out)),)
+
+
+class SignBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (dual.zeros_like(grad),)
 
 
 def unary(
@@ -208,7 +215,8 @@ def reciprocal(input: Tensor) -> Tensor:
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as each element is negative, zero or positive; its gradient is zero."""
     refuse_complex(input._array, "sign")
-    return wrap(np.sign(input._array))
+    out = np.sign(input._array)
+    return wrap(out, SignBackward0((edge_of(input),)) if wanted(input) else None)
 
 
 def sgn(input: Tensor) -> Tensor:
