@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
+from tensorplay.ops.error_function import erf, erf_of
 from tensorplay.ops.joining import split
 from tensorplay.ops.pointwise import abs, sigmoid, tanh
 from tensorplay.ops.recording import edge_of, floating, wanted
@@ -21,6 +23,9 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 #: ``sqrt(2 / pi)``, of the approximation of `gelu`.
 _GELU_SCALE = 0.79788456080286535588
+_ROOT_HALF = math.sqrt(0.5)
+#: Of the normal distribution, at zero.
+_NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 class _Bent(Node):
@@ -51,6 +56,18 @@ class EluBackward0(Node):
         # Where the exponential is not used, it must not overflow.
         slope = dual.exp(dual.where(below, x)) * (alpha * scale)
         return (grad * dual.where(below, slope, scale),)
+
+
+class GeluBackward0(Node):
+    """``x`` times the normal distribution's function at ``x``."""
+
+    __slots__ = ()
+    lift = (0,)
+
+    def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
+        below = (dual.apply(erf, erf_of, x * _ROOT_HALF) + 1) * 0.5
+        density = dual.exp(x * x * -0.5) * _NORMAL_DENSITY
+        return (grad * (below + x * density),)
 
 
 class SoftplusBackward0(Node):
@@ -247,4 +264,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         return result
     if approximate != "none":
         raise RuntimeError("approximate argument must be either none or tanh.")
-    raise NotImplementedError
+    input = floating(input)
+    x = input._array
+    out = erf_of(x * _ROOT_HALF)
+    out += 1
+    out *= x
+    out *= 0.5
+    if not wanted(input):
+        return wrap(out)
+    return wrap(out, GeluBackward0((edge_of(input),), (x,), (input._version,)))

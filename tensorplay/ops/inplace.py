@@ -45,16 +45,16 @@ class CopyBackwards(Node):
         return (None if self.edges[0] is None else dual.zeros_like(grad), grad)
 
 
-def _write_through(target: Tensor, out_of_place: Callable[..., Tensor], *args: Any) -> Tensor:
+def write_through(target: Tensor, out_of_place: Callable[..., Tensor], *args: Any) -> Tensor:
     """Compute beside the target, from a copy of it, and write the result into it."""
     before = wrap(target._array.copy(), target._node)
     result = out_of_place(before, *args)
-    _check_fits(target, result)
+    check_fits(target, result)
     write(target, cast(result, target._array.dtype))
     return target
 
 
-def _check_fits(target: Tensor, result: Tensor) -> None:
+def check_fits(target: Tensor, result: Tensor) -> None:
     x, out = target._array, result._array
     if out.shape != x.shape:
         raise RuntimeError(
@@ -74,7 +74,7 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             other = other * alpha
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
-            return _write_through(input, out_of_place, other)
+            return write_through(input, out_of_place, other)
         pair = common(input, other)
         if pair is None:
             return NotImplemented
@@ -87,7 +87,7 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             ufunc(x, operand, out=x)
         else:
             result = out_of_place(input.detach(), other)
-            _check_fits(input, result)
+            check_fits(input, result)
             x[...] = result._array
         input._version[0] += 1
         return input
@@ -121,9 +121,9 @@ def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         RuntimeError: The result has another shape or kind, or must not be written there.
     """
     if is_recorded(input):
-        return _write_through(input, function)
+        return write_through(input, function)
     result = function(input.detach())
-    _check_fits(input, result)
+    check_fits(input, result)
     input._array[...] = result._array
     input._version[0] += 1
     return input

@@ -77,6 +77,7 @@ def cases(real, positive, distinct):
         "hardsigmoid": (lambda a: F.hardsigmoid(a * 2) * a, (real(6),)),
         "hardswish": (lambda a: F.hardswish(a * 2), (real(6),)),
         "gelu, tanh": (lambda a: F.gelu(a, "tanh"), (real(6),)),
+        "gelu": (F.gelu, (real(6),)),
         "glu": (lambda a: F.glu(a, 1), (real(2, 4),)),
         "prelu": (F.prelu, (real(2, 3), real(3, seed=1))),
         "softmin": (lambda a: F.softmin(a, 1), (real(2, 3),)),

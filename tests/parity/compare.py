@@ -36,9 +36,11 @@ def compare(function: Callable[..., Any], *inputs: Any, tolerance: float | None 
         assert mine.requires_grad == theirs.requires_grad
         if theirs.requires_grad:
             weights = random.uniform(-1, 1, tuple(theirs.shape))
-            weights = weights.astype(theirs.detach().abs().numpy().dtype)
-            total = total + (tp.from_numpy(weights) * mine).abs().sum()
-            goal = goal + (torch.from_numpy(weights) * theirs).abs().sum()
+            if theirs.is_complex():
+                weights = weights + 1j * random.uniform(-1, 1, tuple(theirs.shape))
+            weights = np.asarray(weights, mine.dtype)
+            total = total + (tp.from_numpy(weights) * mine).sum().real
+            goal = goal + (torch.from_numpy(weights) * theirs).sum().real
     if isinstance(goal, int):
         return
     total.backward()
