@@ -108,10 +108,10 @@ class RNNBase(Module):
         """Nothing: parameters need not lie side by side here."""
 
     @property
-    def all_weights(self) -> list[list[Parameter]]:
+    def all_weights(self) -> list[list[Tensor]]:
         """The parameters of each layer and direction."""
         return [
-            [one for one in self._weights(layer, suffix) if isinstance(one, Parameter)]
+            [one for one in self._weights(layer, suffix) if one is not None]
             for layer in range(self.num_layers)
             for suffix in self._suffixes()
         ]
