@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -141,6 +142,19 @@ class ModuleList(_Numbered):
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         self.extend(modules or ())
+
+    def __repr__(self) -> str:
+        # Modules in a row that look alike are shown once.
+        lines = []
+        first = 0
+        for text, same in itertools.groupby([repr(module) for module in self]):
+            count = len(list(same))
+            name = f"{first}" if count == 1 else f"{first}-{first + count - 1}"
+            times = "" if count == 1 else f"{count} x "
+            indented = text.replace("\n", "\n  ")
+            lines.append(f"\n  ({name}): {times}{indented}")
+            first += count
+        return f"{type(self).__name__}({''.join(lines)}\n)" if lines else f"{type(self).__name__}()"
 
 
 class ModuleDict(Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -195,9 +196,14 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
-        """Add parameters, or put them in the place of those with the same names."""
-        for key, value in dict(parameters).items():
-            self[key] = value
+        """Add parameters, or put them in the place of those with the same names.
+
+        Those of a plain dictionary in the order of their names, as in PyTorch.
+        """
+        pairs = dict(parameters)
+        plain = isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict)
+        for key in sorted(pairs) if plain else pairs:
+            self[key] = pairs[key]
 
     def extra_repr(self) -> str:
         return "\n".join([_described(key, self[key]) for key in self._names])

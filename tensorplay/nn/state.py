@@ -96,12 +96,10 @@ def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
     missing = [name for name in (*own, *extra) if name not in values]
     unexpected = [name for name in values if name not in own and name not in extra]
     problems = []
-    if strict and unexpected:
-        names = ", ".join([f'"{name}"' for name in unexpected])
-        problems.append(f"Unexpected key(s) in state_dict: {names}.")
-    if strict and missing:
-        names = ", ".join([f'"{name}"' for name in missing])
-        problems.append(f"Missing key(s) in state_dict: {names}.")
+    for what, wrong in (("Missing", missing), ("Unexpected", unexpected)):
+        if strict and wrong:
+            names = ", ".join([f'"{name}"' for name in wrong])
+            problems.append(f"{what} key(s) in state_dict: {names}.")
     arrays = {name: _array_of(values[name]) for name in own if name in values}
     problems += [
         f"size mismatch for {name}: copying a param with shape {array.shape} from checkpoint, the "

@@ -85,10 +85,17 @@ class SoftplusBackward0(Node):
 
 def logistic(x: Any) -> Any:
     """``1 / (1 + exp(-x))`` of an array."""
-    out = x * 0.5
+    out = np.asarray(x * 0.5)
     np.tanh(out, out=out)
     out *= 0.5
     out += 0.5
+    return out
+
+
+def softplus_of(x: Any) -> Any:
+    """``log(1 + exp(x))`` of an array, computed without overflow."""
+    out = np.log1p(np.exp(-np.abs(x)))
+    out += np.maximum(x, 0)
     return out
 
 
@@ -160,7 +167,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     input = floating(input)
     x = input._array
     scaled = x * beta
-    out = np.logaddexp(scaled, np.zeros((), x.dtype))
+    out = softplus_of(scaled)
     if beta != 1:
         out /= beta
     if threshold != np.inf:

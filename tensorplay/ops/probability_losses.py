@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops.activations import softplus
-from tensorplay.ops.losses import REDUCTIONS, reduced
-from tensorplay.ops.pointwise import exp, log, square
+from tensorplay.ops import dual
+from tensorplay.ops.activations import logistic, softplus, softplus_of
+from tensorplay.ops.losses import REDUCTIONS, check_reduction, reduced
+from tensorplay.ops.pointwise import exp, log, sigmoid, square
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.ops.selection import clamp, where
 from tensorplay.tensor import Tensor, wrap
@@ -38,6 +39,19 @@ class BinaryCrossEntropyBackward0(Node):
         if right is not None:
             for_t = grad * (_bounded_log(1 - p) - _bounded_log(p))
         return (for_p, for_t)
+
+
+class BinaryCrossEntropyWithLogitsBackward0(Node):
+    __slots__ = ()
+    lift = (0, 1, None)
+
+    def rule(self, grad: Any, x: Any, t: Any, scale: float) -> tuple[Any, ...]:
+        left, right = self.edges
+        share = grad * scale
+        return (
+            None if left is None else (dual.apply(sigmoid, logistic, x) - t) * share,
+            None if right is None else -x * share,
+        )
 
 
 def _bounded_log(value: Any) -> Any:
@@ -108,11 +122,32 @@ def binary_cross_entropy_with_logits(
         pos_weight: A factor for the answers that should be yes; broadcast.
     """
     _same_shape(input, target)
-    missed = softplus(-input, 1.0, math.inf)
-    if pos_weight is not None:
-        missed = missed * ((pos_weight - 1) * target + 1)
-    loss: Tensor = input * (1 - target) + missed
-    return reduced(loss if weight is None else loss * weight, reduction)
+    if pos_weight is not None or input._array.dtype != target._array.dtype:
+        missed = softplus(-input, 1.0, math.inf)
+        if pos_weight is not None:
+            missed = missed * ((pos_weight - 1) * target + 1)
+        loss: Tensor = input * (1 - target) + missed
+        return reduced(loss if weight is None else loss * weight, reduction)
+    if weight is not None:
+        return reduced(_with_logits(input, target, "none") * weight, reduction)
+    return _with_logits(input, target, reduction)
+
+
+def _with_logits(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    """The plain case, as one operation."""
+    check_reduction(reduction)
+    x, t = input._array, target._array
+    out = softplus_of(x)
+    out -= x * t
+    scale = 1.0
+    if reduction != "none":
+        if reduction == "mean":
+            scale = 1 / out.size if out.size else math.nan
+        out = dual.add_up(out, axis=None) * scale
+    if not wanted(input, target):
+        return wrap(out)
+    edges, versions = (edge_of(input), edge_of(target)), (input._version, target._version)
+    return wrap(out, BinaryCrossEntropyWithLogitsBackward0(edges, (x, t, scale), versions))
 
 
 def kl_div(

@@ -96,6 +96,10 @@ def cases(real, positive, distinct):
             lambda a, b, w: F.binary_cross_entropy_with_logits(a, b, reduction="sum", pos_weight=w),
             (real(2, 3), chances(2, 3, seed=1), positive(3, seed=2)),
         ),
+        "binary_cross_entropy_with_logits, mean": (
+            F.binary_cross_entropy_with_logits,
+            (real(2, 3), chances(2, 3, seed=1)),
+        ),
         "kl_div": (lambda a, b: F.kl_div(a, b, "batchmean"), (real(2, 3), chances(2, 3))),
         "kl_div, logarithms": (lambda a, b: F.kl_div(a, b, "sum", True), pair),
         "poisson_nll_loss": (

@@ -60,6 +60,19 @@ def test_functions(name, options):
         )
 
 
+@pytest.mark.parametrize(("name", "options"), FUNCTIONS)
+def test_single_numbers_and_none(name, options):
+    if name == "glu":
+        return
+    options = options | ({"dim": 0} if "dim" in options else {})
+    for values in (np.array(0.5), np.array(-0.5, np.float32), np.zeros((2, 0))):
+        compare(
+            lambda library, x: getattr(library.nn.functional, name)(x, **options),
+            values,
+            tolerance=ROUGH.get(name),
+        )
+
+
 #: (name, arguments)
 MODULES = [
     ("ReLU", ()),

@@ -115,6 +115,21 @@ def test_binary_cross_entropy_with_weights(reduction):
         compare(loss, *[one.astype(dtype) for one in inputs])
 
 
+SIMPLE = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"]
+SIMPLE += ["binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss"]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", SIMPLE)
+def test_single_numbers(name, reduction):
+    for dtype in TYPES:
+        compare(
+            lambda library, a, b: getattr(library.nn.functional, name)(a, b, reduction=reduction),
+            np.array(0.3, dtype),
+            np.array(0.6, dtype),
+        )
+
+
 @pytest.mark.parametrize("log_target", [False, True])
 def test_kl_div_over_the_batch(log_target):
     target = logs(5, 4) if log_target else distributions(5, 4)
