@@ -149,6 +149,7 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
+from tensorplay.ops.conversion import result_type
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -479,6 +480,7 @@ __all__ = [
     "relu",
     "remainder",
     "reshape",
+    "result_type",
     "rsqrt",
     "set_default_dtype",
     "set_grad_enabled",
