@@ -41,7 +41,7 @@ def test_names_of_calls_and_methods() -> None:
         (tp, "bfloat16"),
         (tp, "complex32"),
         (tp.nn, "Conv3d"),
-        (tp.nn, "LSTM"),
+        (tp.nn, "Transformer"),
     ],
 )
 def test_what_is_said_to_be_missing_is(place: Any, name: str) -> None:
