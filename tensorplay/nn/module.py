@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from tensorplay import dtypes
 from tensorplay.autograd.hooks import RemovableHandle, add_hook
-from tensorplay.nn import state
+from tensorplay.nn import elsewhere, state
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import zeros
 from tensorplay.tensor import Tensor
@@ -38,6 +38,9 @@ class Module:
     >>> [name for name, _ in Scale().named_parameters()]
     ['factor']
     """
+
+    #: Whether it stands for a module on another worker.
+    _lives_elsewhere: ClassVar[bool] = False
 
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -255,7 +258,7 @@ class Module:
 
     def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
         """Names and values of all parameters and saved buffers; on the same memory, detached."""
-        return state.collect(self, prefix)
+        return state.collect(self, prefix) | elsewhere.collect(self, prefix)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True
@@ -272,7 +275,11 @@ class Module:
         Raises:
             RuntimeError: A shape differs, or, if `strict`, the names do.
         """
-        return state.load(self, state_dict, strict)
+        here, missing, unexpected = elsewhere.load(self, state_dict, strict)
+        keys = state.load(self, here, strict)
+        return state.IncompatibleKeys(
+            keys.missing_keys + missing, keys.unexpected_keys + unexpected
+        )
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""
@@ -290,17 +297,24 @@ class Module:
         """Say whether the parameters require grad; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
+        for other in elsewhere.children(self):
+            other.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or set them to zero."""
         for parameter in self.parameters():
             state.reset_grad(parameter, set_to_none)
+        for other in elsewhere.children(self):
+            other.zero_grad(set_to_none)
 
     def apply(self: _Self, fn: Callable[[Module], None]) -> _Self:
         """Call `fn` on every module within and, last, on this one; returns the module."""
         for module in reversed(list(self.modules())):
-            fn(module)
+            if module._lives_elsewhere and module is not self:
+                module.apply(fn)
+            else:
+                fn(module)
         return self
 
     def to(self: _Self, *args: Any, dtype: Any = None, **others: Any) -> _Self:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorplay.nn import elsewhere
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def replace_values(tensor: Tensor, array: Any) -> None:
 
 def convert(module: Module, dtype: np.dtype[Any]) -> None:
     """Give all floating-point members another type."""
+    for other in elsewhere.children(module):
+        other.to(dtype)
     for one in module.modules():
         for tensor in (*one._parameters.values(), *one._buffers.values()):
             if tensor is None:
