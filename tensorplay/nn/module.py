@@ -13,8 +13,9 @@ from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import zeros
 from tensorplay.tensor import Tensor
 
-#: Converted in a module's place, to see what the arguments of `Module.to` ask for.
-_PROBE = zeros(0)
+#: Converted in a module's place, to see what the arguments of `Module.to` ask for: both come out
+#: with the same type if they ask for one.
+_PROBES = zeros(0, dtype=dtypes.float32), zeros(0, dtype=dtypes.float64)
 
 _Self = TypeVar("_Self", bound="Module")
 
@@ -319,9 +320,8 @@ class Module:
 
     def to(self: _Self, *args: Any, dtype: Any = None, **others: Any) -> _Self:
         """Convert floating-point parameters and buffers; arguments as for `Tensor.to`."""
-        probe = _PROBE.to(*args, dtype=dtype, **others)
-        target = probe._array.dtype
-        if probe is not _PROBE:
+        target, other = (probe.to(*args, dtype=dtype, **others)._array.dtype for probe in _PROBES)
+        if target == other:
             if target.kind not in "fc":
                 raise TypeError(f"nn.Module.to only accepts floating point dtypes, got {target}")
             state.convert(self, target)
