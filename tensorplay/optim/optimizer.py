@@ -263,6 +263,10 @@ class Optimizer:
         }
         with _stepping:
             state = {numbers[param]: copy.deepcopy(own) for param, own in self.state.items()}
+        for own in () if self._steps_by_itself else state.values():
+            if "step" in own:
+                # A tensor, as in PyTorch, so that states can be exchanged.
+                own["step"] = wrap(np.array(float(own["step"]), np.float32))
         groups = [
             {**group, "params": [numbers[param] for param in group["params"]]}
             for group in self.param_groups
@@ -322,10 +326,10 @@ def remembered(state: dict[str, Any], name: str, like: Array, value: float = 0.0
 
 def count_step(state: dict[str, Any]) -> int:
     """Count one more step in a state; which one it is, from 1."""
-    step = state.get("step")
-    number = 1 if step is None else int(step.item() if isinstance(step, Tensor) else step) + 1
-    # A tensor, as in PyTorch, so that states can be exchanged.
-    state["step"] = wrap(np.array(number, np.float32))
+    step = state.get("step", 0)
+    # What has been loaded is a tensor.
+    number: int = (int(step.item()) if isinstance(step, Tensor) else step) + 1
+    state["step"] = number
     return number
 
 
