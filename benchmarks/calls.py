@@ -73,9 +73,11 @@ def measure_raw(comm, calls: int) -> dict[str, float]:
     return found
 
 
-def measure_peer(python: str, calls: int) -> dict[str, float]:
+def measure_peer(
+    python: str, calls: int, size: int = 2, what: str = "operations"
+) -> dict[str, float]:
     peer = Path(__file__).with_name("peer.py")
-    command = [python, str(peer), "--calls", str(calls)]
+    command = [python, str(peer), "--calls", str(calls), "--size", str(size), "--what", what]
     ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     return json.loads(ran.stdout.splitlines()[-1])
 

@@ -94,6 +94,11 @@ def normalised(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.view(target) if own == target else array.astype(target)
 
 
+def parts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Complex numbers as pairs of real ones along a new last axis, on the same memory."""
+    return array[..., None].view(array.real.dtype)
+
+
 def complex_like(d: dtype) -> dtype:
     """The complex type whose parts have the floating-point type `d`."""
     return complex128 if d.itemsize >= 8 else complex64

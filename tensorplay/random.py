@@ -85,8 +85,14 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def _real(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
+def _drawn(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if dtype.kind == "c":
+        parts = _drawn(method, (*shape, 2), np.zeros((), dtype).real.dtype, generator)
+        if method == "standard_normal":
+            # So that the variance of the whole is 1.
+            parts *= np.sqrt(0.5)
+        return parts.view(dtype)[..., 0]
     if dtype.kind != "f":
         raise RuntimeError(f"random floating-point numbers cannot have the type {dtype}")
     drawn = dtypes.float32 if dtype == dtypes.float16 else dtype
@@ -100,8 +106,11 @@ def rand(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence."""
-    return finished(_real("random", sizes(size), dtype, generator), requires_grad)
+    """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence.
+
+    With a complex `dtype`, real and imaginary parts are drawn so.
+    """
+    return finished(_drawn("random", sizes(size), dtype, generator), requires_grad)
 
 
 def randn(
@@ -110,8 +119,11 @@ def randn(
     dtype: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`."""
-    return finished(_real("standard_normal", sizes(size), dtype, generator), requires_grad)
+    """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`.
+
+    With a complex `dtype`, real and imaginary parts have a variance of 1/2 each.
+    """
+    return finished(_drawn("standard_normal", sizes(size), dtype, generator), requires_grad)
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:

@@ -108,9 +108,9 @@ class Tensor(Surface):
                     "var_no_grad = var.detach()."
                 )
             return
-        if value and self._array.dtype.kind != "f":
+        if value and self._array.dtype.kind not in "fc":
             raise RuntimeError(
-                "only Tensors of floating point dtype can require gradients, not "
+                "only Tensors of floating point and complex dtype can require gradients, not "
                 f"{self._array.dtype}"
             )
         self._requires_grad = bool(value)
@@ -119,8 +119,8 @@ class Tensor(Surface):
         """Set `requires_grad`; returns the tensor itself.
 
         Raises:
-            RuntimeError: The elements are not floating-point numbers, or the tensor is the result
-                of a recorded operation and `requires_grad` is False.
+            RuntimeError: The elements are neither floating-point nor complex numbers, or the
+                tensor is the result of a recorded operation and `requires_grad` is False.
         """
         self.requires_grad = requires_grad
         return self

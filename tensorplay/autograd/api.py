@@ -16,7 +16,7 @@ import numpy as np
 from tensorplay.autograd.engine import GraphTask
 from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.autograd.graph import Node, OutputOf
-from tensorplay.autograd.hooks import PostAccumulateHook
+from tensorplay.autograd.hooks import PostAccumulateHook, run_post_hooks
 from tensorplay.tensor import Tensor, wrap
 
 Target = Node | Tensor
@@ -37,16 +37,17 @@ def backward(
     Args:
         tensors: One or several tensors that require grad.
         grad_tensors: For each of them the gradient to start from, of its shape; None (one) for a
-            tensor with a single element.
+            real tensor with a single element.  That of a complex tensor ``z`` is, for a real loss
+            ``L``, ``dL/dRe(z) + i dL/dIm(z)``: the direction in which `L` grows fastest.
         retain_graph: Keep what the graph saved, so that it can be walked again; by default as
             `create_graph`.
         create_graph: Record the pass itself, so that the gradients can be differentiated.
         inputs: Only these tensors get gradients, and only what leads to them is walked.
 
     Raises:
-        RuntimeError: A tensor does not require grad, is not a scalar and has no gradient given, the
-            graph was freed by an earlier pass, a saved tensor was changed in place, or the graph
-            leads to another worker.
+        RuntimeError: A tensor does not require grad, is not a real scalar and has no gradient
+            given, is complex with a real gradient or the other way round, the graph was freed by an
+            earlier pass, a saved tensor was changed in place, or the graph leads to another worker.
 
     >>> import tensorplay as tp
     >>> x = tp.tensor([1.0, 2.0], requires_grad=True)
@@ -146,6 +147,11 @@ def _roots(
         if start is None:
             if array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if array.dtype.kind == "c":
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{array.dtype}"
+                )
             value = np.ones(array.shape, array.dtype)
             if create_graph:
                 value = wrap(value)
@@ -154,6 +160,12 @@ def _roots(
                 raise RuntimeError(
                     f"Mismatch in shape: grad_output[{i}] has a shape of {start._array.shape} and "
                     f"output[{i}] has a shape of {array.shape}."
+                )
+            if (start._array.dtype.kind == "c") is not (array.dtype.kind == "c"):
+                raise RuntimeError(
+                    "For complex Tensors, both grad_output and output are required to have the "
+                    f"same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of "
+                    f"{start._array.dtype} and output[{i}] has a dtype of {array.dtype}."
                 )
             value = start.to(array.dtype)
             if not create_graph:
@@ -230,7 +242,7 @@ def accumulate(leaf: Tensor, grad: Any) -> None:
             held._version[0] += 1
         else:
             leaf._grad = wrap(held._array + grad)
-    _after_accumulation(leaf)
+    _after_accumulation(leaf, grad)
 
 
 def _accumulate_recorded(leaf: Tensor, grad: Any) -> None:
@@ -239,11 +251,12 @@ def _accumulate_recorded(leaf: Tensor, grad: Any) -> None:
     with _accumulating:
         held = leaf._grad
         leaf._grad = grad if held is None else held + grad
-    _after_accumulation(leaf)
+    _after_accumulation(leaf, grad)
 
 
-def _after_accumulation(leaf: Tensor) -> None:
+def _after_accumulation(leaf: Tensor, grad: Any) -> None:
     if leaf._hooks is not None:
+        run_post_hooks(leaf, grad)
         for hook in tuple(leaf._hooks.values()):
             if isinstance(hook, PostAccumulateHook):
                 hook.function(leaf)

@@ -329,5 +329,23 @@ def run_hooks(hooks: dict[int, Callable[[Any], Any]], grad: Any, create_graph: b
         for hook in tuple(hooks.values()):
             replaced = hook(shown)
             if replaced is not None:
+                _check_replaced(hook, shown, replaced)
                 shown = replaced
     return shown if create_graph else shown._array
+
+
+def _check_replaced(hook: Callable[[Any], Any], grad: Tensor, replaced: object) -> None:
+    name = getattr(hook, "__qualname__", repr(hook))
+    if not isinstance(replaced, Tensor):
+        raise TypeError(
+            f"a hook must return a Tensor or None, but hook {name!r} returned "
+            f"{type(replaced).__name__}"
+        )
+    for what, before, after in (
+        ("size", grad._array.shape, replaced._array.shape),
+        ("type", grad._array.dtype, replaced._array.dtype),
+    ):
+        if before != after:
+            raise RuntimeError(
+                f"hook {name!r} has changed the {what} of the gradient: from {before} to {after}"
+            )

@@ -132,6 +132,9 @@ class FunctionNode(MultiOutputNode):
         tensor = answer if isinstance(answer, Tensor) else wrap(np.asarray(answer))
         if tensor._array.shape != shape:
             tensor = self._summed(tensor, i)
+        if tensor._array.dtype.kind == "c" and dtype.kind == "f":
+            # The gradient of a real input is real.
+            tensor = tensor.real
         if tensor._array.dtype != dtype:
             tensor = tensor.to(dtype)
         return tensor if recorded else tensor._array
@@ -223,7 +226,7 @@ def _record(
     places = [
         i
         for i, one in enumerate(results)
-        if isinstance(one, Tensor) and id(one) not in barred and one._array.dtype.kind == "f"
+        if isinstance(one, Tensor) and id(one) not in barred and one._array.dtype.kind in "fc"
     ]
     # The last edge leads nowhere: it is that of what is saved and is neither input nor output.
     node = FunctionNode((*[None if one is None else _edge(one) for one in inputs], None))

@@ -30,7 +30,8 @@ def gradcheck(
 
     Args:
         func: Takes the inputs, returns a tensor or several.
-        inputs: Those that require grad are checked; they must be float64.
+        inputs: Those that require grad are checked; they must be float64 or complex128.  Real and
+            imaginary parts, of inputs and of outputs, are looked at one by one.
         eps: By how much each element is moved to either side.
         atol: Absolute tolerance.
         rtol: Tolerance relative to the numerical value.
@@ -38,7 +39,7 @@ def gradcheck(
 
     Raises:
         GradcheckError: A gradient is wrong; the message shows which, and both values.
-        ValueError: No input requires grad, or one that does is not float64.
+        ValueError: No input requires grad, or one that does is of another type than these.
 
     >>> import tensorplay as tp
     >>> x = tp.randn(3, dtype=tp.float64, requires_grad=True)
@@ -53,7 +54,7 @@ def gradcheck(
             "them have requires_grad=True."
         )
     for i in checked:
-        if given[i]._array.dtype != np.float64:
+        if given[i]._array.dtype not in (np.float64, np.complex128):
             raise ValueError(
                 f"Input #{i} requires gradient and is not a double precision floating point: "
                 f"{given[i]._array.dtype} is too coarse for finite differences"
@@ -80,8 +81,8 @@ def gradgradcheck(
     """As `gradcheck`, for the gradients of the gradients.
 
     Args:
-        grad_outputs: Gradients of the outputs to start from, float64; by default drawn at random,
-            always the same ones.
+        grad_outputs: Gradients of the outputs to start from, of their types; by default drawn at
+            random, always the same ones.
     """
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     differentiable = [
@@ -89,7 +90,7 @@ def gradgradcheck(
     ]
     if grad_outputs is None:
         drawn = np.random.default_rng(0)
-        starts = [_leaf(drawn.standard_normal(out._array.shape)) for out in _outputs(func, given)]
+        starts = [_leaf(_drawn_like(out._array, drawn)) for out in _outputs(func, given)]
     else:
         starts = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     count = len(given)
@@ -114,6 +115,21 @@ def _leaf(array: Array) -> Tensor:
     leaf = wrap(array)
     leaf.requires_grad = True
     return leaf
+
+
+def _drawn_like(array: Array, source: np.random.Generator) -> Array:
+    """Random numbers, float64 or complex128, for an array."""
+    drawn = np.empty(array.shape, np.complex128 if array.dtype.kind == "c" else np.float64)
+    _parts(drawn)[...] = source.standard_normal(_parts(drawn).shape)
+    return drawn
+
+
+def _parts(array: Array) -> Array:
+    """The numbers as one row, each complex one as its real and then its imaginary part.
+
+    A view, if the elements lie in row order.
+    """
+    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
 
 
 def _outputs(func: Callable[..., Any], args: Sequence[Any]) -> list[Tensor]:
@@ -141,7 +157,7 @@ def _compare(
             if not np.allclose(analytical, numerical[number], rtol=rtol, atol=atol):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {number} with respect to input {i} (one row "
-                    "for each element of the output),\n"
+                    "for each element of the output; of complex ones for each part),\n"
                     f"numerical:\n{numerical[number]}\nanalytical:\n{analytical}"
                 )
 
@@ -154,16 +170,17 @@ def _numerical(
     def values(moved: Array) -> list[Array]:
         args = list(given)
         args[i] = _leaf(moved)
-        return [one._array.reshape(-1).copy() for one in _outputs(func, args)]
+        return [_parts(one._array).copy() for one in _outputs(func, args)]
 
     columns: list[list[Array]] = [[] for _ in range(outputs)]
     start = given[i]._array
-    for place in np.ndindex(start.shape):
+    for place in range(_parts(start).size):
         up, down = start.copy(), start.copy()
-        up[place] += eps
-        down[place] -= eps
+        _parts(up)[place] += eps
+        _parts(down)[place] -= eps
+        moved = _parts(up)[place] - _parts(down)[place]
         for column, above, below in zip(columns, values(up), values(down), strict=True):
-            column.append((above - below) / (up[place] - down[place]))
+            column.append((above - below) / moved)
     sizes = [one.size for one in values(start.copy())]
     return [
         np.stack(column, axis=1) if column else np.zeros((size, 0))
@@ -173,10 +190,11 @@ def _numerical(
 
 def _analytical(output: Tensor, input: Tensor, what: str) -> Array:
     """The Jacobian of an output with respect to an input, by the backward rules, row by row."""
-    rows = np.zeros((output._array.size, input._array.size))
-    for number, place in enumerate(np.ndindex(output._array.shape)):
-        start = np.zeros(output._array.shape, output._array.dtype)
-        start[place] = 1
+    start = np.zeros(output._array.shape, output._array.dtype)
+    rows = np.zeros((_parts(start).size, _parts(input._array).size))
+    for number in range(len(rows)):
+        start = np.zeros_like(start)
+        _parts(start)[number] = 1
         (row,) = grad(output, input, wrap(start), retain_graph=True, allow_unused=True)
         if row is None:
             continue
@@ -185,5 +203,5 @@ def _analytical(output: Tensor, input: Tensor, what: str) -> Array:
                 f"the gradient ({what}) has shape {row._array.shape} and type {row._array.dtype}, "
                 f"not those of the input: {input._array.shape}, {input._array.dtype}"
             )
-        rows[number] = row._array.reshape(-1)
+        rows[number] = _parts(row._array)
     return rows

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from tensorplay.autograd.hooks import RemovableHandle
     from tensorplay.tensor import Tensor
 
 #: Stands in `Node.saved` once a pass has used the node up.
@@ -148,6 +149,23 @@ class AccumulateGrad:
     @property
     def next_functions(self) -> tuple[()]:
         return ()
+
+    def register_hook(self, hook: Callable[[tuple[()], tuple[Tensor]], None]) -> RemovableHandle:
+        """Call ``hook((), (grad,))`` each time a pass has added its whole gradient of the leaf.
+
+        A local pass has added it to `.grad` by then, a distributed one to its context's gradients.
+        What the hook returns is ignored.
+
+        >>> import tensorplay as tp
+        >>> x = tp.ones(2, requires_grad=True)
+        >>> ((leaf, _),) = (x * 3).grad_fn.next_functions[:1]
+        >>> handle = leaf.register_hook(lambda inputs, outputs: print(outputs[0], x.grad))
+        >>> (x * 3).sum().backward()
+        tensor([3., 3.]) tensor([3., 3.])
+        """
+        from tensorplay.autograd.hooks import register_post_hook
+
+        return register_post_hook(self.variable, hook)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other.variable is self.variable

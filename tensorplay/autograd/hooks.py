@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tensorplay.tensor import Tensor, wrap
 
 Hooks = dict[int, Callable[[Any], Any]]
@@ -48,6 +50,27 @@ class PostAccumulateHook:
 
     def __call__(self, grad: Any) -> None:
         """Leave the gradient itself alone."""
+
+
+class PostHook:
+    """A hook of a leaf's `AccumulateGrad`: it runs after a pass's gradient was added up."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[tuple[()], tuple[Tensor]], None]) -> None:
+        self.function = function
+
+    def __call__(self, grad: Any) -> None:
+        """Leave the gradient itself alone."""
+
+
+def run_post_hooks(leaf: Tensor, grad: Any) -> None:
+    """Show a leaf's hooks the gradient that a pass has just added, in `.grad` or elsewhere."""
+    for hook in tuple((leaf._hooks or {}).values()):
+        if isinstance(hook, PostHook):
+            # A copy: later passes add to the array in place.
+            shown = grad if isinstance(grad, Tensor) else wrap(np.array(grad))
+            hook.function((), (shown,))
 
 
 class RetainGrad:
@@ -93,7 +116,8 @@ def hooks_of(tensor: Tensor) -> Hooks:
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call ``hook(grad)`` with the tensor's whole gradient in each backward pass.
 
-    What it returns, unless None, takes the gradient's place.  It must not write into its argument.
+    What it returns, unless None, takes the gradient's place, and must have its shape and dtype; or
+    the pass raises.  It must not write into its argument.
 
     Raises:
         RuntimeError: The tensor does not require grad.
@@ -115,6 +139,8 @@ def register_post_accumulate_grad_hook(
 ) -> RemovableHandle:
     """Call ``hook(tensor)`` each time a backward pass has added to the `.grad` of this leaf.
 
+    A distributed pass does not touch `.grad`, so it does not call it either.
+
     Raises:
         RuntimeError: The tensor does not require grad, or is not a leaf.
     """
@@ -123,6 +149,13 @@ def register_post_accumulate_grad_hook(
     if tensor._node is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     return add_hook(hooks_of(tensor), PostAccumulateHook(hook))
+
+
+def register_post_hook(
+    leaf: Tensor, hook: Callable[[tuple[()], tuple[Tensor]], None]
+) -> RemovableHandle:
+    """Call ``hook((), (grad,))`` each time a pass has added its gradient of this leaf."""
+    return add_hook(hooks_of(leaf), PostHook(hook))
 
 
 def retain_grad(tensor: Tensor) -> None:

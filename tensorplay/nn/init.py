@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.random import Generator, default_generator
 from tensorplay.tensor import Tensor
 
@@ -43,22 +44,31 @@ def _write(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
-def _draw(tensor: Tensor, method: str, generator: Generator | None, *args: Any) -> Any:
-    return (generator or default_generator).draw(method, *args, size=tensor._array.shape)
+def _draw(tensor: Tensor, method: str, generator: Generator | None, *args: Any) -> Tensor:
+    """Write random numbers; into real and imaginary parts of complex ones each."""
+    array = tensor._array
+    if array.dtype.kind == "c":
+        array = dtypes.parts(array)
+    array[...] = (generator or default_generator).draw(method, *args, size=array.shape)
+    tensor._version[0] += 1
+    return tensor
 
 
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers drawn evenly from ``[a, b)``."""
-    return _write(tensor, _draw(tensor, "uniform", generator, a, b))
+    """Numbers drawn evenly from ``[a, b)``; of complex ones each part."""
+    return _draw(tensor, "uniform", generator, a, b)
 
 
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers from the normal distribution."""
-    return _write(tensor, _draw(tensor, "normal", generator, mean, std))
+    """Numbers from the normal distribution; of complex ones each part has half the variance."""
+    if tensor._array.dtype.kind == "c":
+        _draw(tensor, "normal", generator, 0.0, std * math.sqrt(0.5))
+        return _write(tensor, tensor._array + mean)
+    return _draw(tensor, "normal", generator, mean, std)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

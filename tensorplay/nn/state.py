@@ -98,7 +98,8 @@ def replace_values(tensor: Tensor, array: Any) -> None:
 
 
 def convert(module: Module, dtype: np.dtype[Any]) -> None:
-    """Give all floating-point members another type."""
+    """Give all floating-point members another type; complex ones only another complex one."""
+    kinds = "fc" if dtype.kind == "c" else "f"
     for other in elsewhere.children(module):
         other.to(dtype)
     for one in module.modules():
@@ -106,7 +107,7 @@ def convert(module: Module, dtype: np.dtype[Any]) -> None:
             if tensor is None:
                 continue
             for held in (tensor, tensor._grad):
-                if held is not None and held._array.dtype.kind == "f":
+                if held is not None and held._array.dtype.kind in kinds:
                     held._array = held._array.astype(dtype)
                     held._version = [0]
 

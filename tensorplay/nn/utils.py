@@ -64,6 +64,11 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     for owner in owners:
         grad = owner._grad
         if grad is not None:
+            if grad._array.dtype.kind == "c":
+                raise NotImplementedError(
+                    "clip_grad_value_() is not implemented for complex gradients, which have no "
+                    "order: use clip_grad_norm_()"
+                )
             np.clip(grad._array, -clip_value, clip_value, out=grad._array)
             grad._version[0] += 1
 

@@ -21,8 +21,8 @@ class AddmmBackward0(Node):
     def rule(self, grad: Any, x: Any, weight: Any) -> tuple[Any, ...]:
         inner, outer = self.edges[:2]
         rows = grad.reshape(-1, grad.shape[-1])
-        for_x = None if inner is None else grad @ weight
-        for_weight = None if outer is None else rows.T @ x.reshape(-1, x.shape[-1])
+        for_x = None if inner is None else grad @ weight.conj()
+        for_weight = None if outer is None else rows.T @ x.conj().reshape(-1, x.shape[-1])
         if len(self.edges) == 2:
             return (for_x, for_weight)
         return (

@@ -110,15 +110,25 @@ class CopySlices(Node):
     def rule(self, grad: Any, steps: Steps, layout: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         """Edges: the base as it was before, the written values."""
         if isinstance(grad, Tensor):
-            untouched = np.ones_like(layout, dtype=np.bool_, subok=False)
-            _view_of(untouched, steps)[...] = False
-            return (grad * untouched, replayed(steps, grad))
+            # Of the base's own type: the view may be its real or its imaginary parts.
+            untouched = np.empty_like(layout, subok=False)
+            untouched[...] = 1 + 1j if layout.dtype.kind == "c" else 1
+            _view_of(untouched, steps)[...] = 0
+            return (_only(grad, untouched), replayed(steps, grad))
         inside = replayed(steps, wrap(grad))._array
         # In the base's own memory layout, so that the steps make views of it as they did before.
         outside = np.empty_like(layout, dtype=grad.dtype, subok=False)
         outside[...] = grad
         _view_of(outside, steps)[...] = 0
         return (outside, inside)
+
+
+def _only(grad: Tensor, mask: np.ndarray[Any, Any]) -> Tensor:
+    """The gradient where the mask is one; of complex numbers part by part."""
+    if mask.dtype.kind != "c":
+        return grad * mask
+    kept: Tensor = grad.real * mask.real + grad.imag * mask.imag * 1j
+    return kept
 
 
 def _view_of(array: np.ndarray[Any, Any], steps: Steps) -> np.ndarray[Any, Any]:

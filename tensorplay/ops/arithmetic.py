@@ -41,7 +41,10 @@ class MulBackward0(BareNode):
     lift = (0, 1)
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
-        return (None if b is None else grad * b, None if a is None else grad * a)
+        return (
+            None if b is None else grad * b.conjugate(),
+            None if a is None else grad * a.conjugate(),
+        )
 
 
 class DivBackward0(BareNode):
@@ -49,8 +52,8 @@ class DivBackward0(BareNode):
     lift = (0, 1)
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
-        quotient = grad / b
-        return (quotient, None if a is None else -quotient * (a / b))
+        quotient = grad / b.conjugate()
+        return (quotient, None if a is None else -quotient * (a / b).conjugate())
 
 
 def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:

@@ -14,7 +14,7 @@ from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.indexing import scatter
 from tensorplay.ops.losses import check_reduction, reduced
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.recording import edge_of, refuse_complex, wanted
 from tensorplay.ops.shape import permute, reshape
 from tensorplay.ops.softmax import log_softmax, softmax
 from tensorplay.tensor import Tensor, wrap
@@ -159,6 +159,7 @@ def nll_loss(
         reduction: ``"mean"`` (weighted by `weight`), ``"sum"`` or ``"none"``.
     """
     check_reduction(reduction)
+    refuse_complex(input._array, "nll_loss")
     classes, counts = _checked_classes(input, target, ignore_index)
     rows = _as_rows(input)
     x = rows._array
@@ -206,6 +207,7 @@ def cross_entropy(
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    refuse_complex(input._array, "cross_entropy")
     if target._array.dtype.kind == "f":
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     classes, counts = _checked_classes(input, target, ignore_index)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.ops.recording import applied, common, common_tensors
+from tensorplay.ops.recording import applied, common, common_tensors, refuse_complex
 from tensorplay.ops.reduction import Dim, axes_of
 from tensorplay.tensor import Tensor, wrap
 
@@ -14,9 +14,11 @@ _all: Any = np.logical_and.reduce
 _any: Any = np.logical_or.reduce
 
 
-def _comparison(ufunc: Any, name: str, doc: str) -> Any:
+def _comparison(ufunc: Any, name: str, doc: str, *, ordered: bool = True) -> Any:
     def compare(input: Tensor, other: Any) -> Any:
         x = input._array
+        if ordered and x.dtype.kind == "c":
+            refuse_complex(x, name)
         if other.__class__ is float or other.__class__ is int:
             return wrap(ufunc(x, other))
         if isinstance(other, Tensor) and other._array.dtype is x.dtype:
@@ -25,6 +27,8 @@ def _comparison(ufunc: Any, name: str, doc: str) -> Any:
         if pair is None:
             return NotImplemented
         a, b = pair
+        if ordered:
+            refuse_complex(a._array, name)
         return wrap(applied(ufunc, a._array, b._array if isinstance(b, Tensor) else b))
 
     compare.__name__ = compare.__qualname__ = name
@@ -32,8 +36,8 @@ def _comparison(ufunc: Any, name: str, doc: str) -> Any:
     return compare
 
 
-eq = _comparison(np.equal, "eq", "Whether the elements are equal, one by one.")
-ne = _comparison(np.not_equal, "ne", "Whether the elements differ, one by one.")
+eq = _comparison(np.equal, "eq", "Whether the elements are equal, one by one.", ordered=False)
+ne = _comparison(np.not_equal, "ne", "Whether the elements differ, one by one.", ordered=False)
 lt = _comparison(np.less, "lt", "Whether each element is less than the other's.")
 le = _comparison(np.less_equal, "le", "Whether each element is at most the other's.")
 gt = _comparison(np.greater, "gt", "Whether each element is greater than the other's.")

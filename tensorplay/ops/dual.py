@@ -55,7 +55,9 @@ def spread(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def cast(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value with another element type."""
+    """The value with another element type; of complex numbers as real ones, the real parts."""
+    if dtype.kind == "f" and value.dtype.kind == "c":
+        value = value.real
     if isinstance(value, Tensor):
         return value.to(dtype)
     return value.astype(dtype, copy=False)
@@ -91,6 +93,17 @@ def sin(value: Any) -> Any:
 def cos(value: Any) -> Any:
     """The cosine."""
     return value.cos() if isinstance(value, Tensor) else np.cos(value)
+
+
+def absolute(value: Any) -> Any:
+    """The absolute value."""
+    return value.abs() if isinstance(value, Tensor) else np.absolute(value)
+
+
+def direction(value: Any) -> Any:
+    """Complex numbers divided by their absolute values; zero where they are zero."""
+    zero = array(value) == 0
+    return where(zero, 0, value / where(zero, 1, absolute(value)))
 
 
 def array(value: Any) -> Any:

@@ -10,7 +10,7 @@ from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
 from tensorplay.ops.gathering import index_along
 from tensorplay.ops.indexing import scatter
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.recording import edge_of, refuse_complex, wanted
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
 from tensorplay.ops.selection import maximum, minimum
 from tensorplay.tensor import Tensor, wrap
@@ -82,6 +82,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = No
         return amax(input)
     if isinstance(dim, Tensor):
         return maximum(input, dim)
+    refuse_complex(input._array, "max")
     return _along(np.argmax, MaxBackward0, input, dim, keepdim)
 
 
@@ -92,6 +93,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = No
         return amin(input)
     if isinstance(dim, Tensor):
         return minimum(input, dim)
+    refuse_complex(input._array, "min")
     return _along(np.argmin, MinBackward0, input, dim, keepdim)
 
 
@@ -114,11 +116,13 @@ def _along(
 
 def amax(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The greatest element, over all or some dimensions; equal ones share the gradient."""
+    refuse_complex(input._array, "amax")
     return _shared(np.maximum, AmaxBackward0, input, dim, keepdim)
 
 
 def amin(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The least element, over all or some dimensions; equal ones share the gradient."""
+    refuse_complex(input._array, "amin")
     return _shared(np.minimum, AminBackward0, input, dim, keepdim)
 
 
@@ -142,11 +146,13 @@ def _check_not_empty(x: np.ndarray[Any, Any], axes: tuple[int, ...]) -> None:
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the greatest element, in the flattened tensor or along a dimension."""
+    refuse_complex(input._array, "argmax")
     return _index(np.argmax, input, dim, keepdim)
 
 
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the least element, in the flattened tensor or along a dimension."""
+    refuse_complex(input._array, "argmin")
     return _index(np.argmin, input, dim, keepdim)
 
 

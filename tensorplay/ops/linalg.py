@@ -25,7 +25,10 @@ class MmBackward0(Node):
     lift = (0, 1)
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
-        return (None if b is None else grad @ b.T, None if a is None else a.T @ grad)
+        return (
+            None if b is None else grad @ b.conj().T,
+            None if a is None else a.conj().T @ grad,
+        )
 
 
 class BmmBackward0(Node):
@@ -36,8 +39,8 @@ class BmmBackward0(Node):
 
     def rule(self, grad: Any, a: Any, b: Any, left: Any, right: Any) -> tuple[Any, ...]:
         return (
-            None if b is None else dual.sum_to(grad @ dual.swap_last(b), left),
-            None if a is None else dual.sum_to(dual.swap_last(a) @ grad, right),
+            None if b is None else dual.sum_to(grad @ dual.swap_last(b.conj()), left),
+            None if a is None else dual.sum_to(dual.swap_last(a.conj()) @ grad, right),
         )
 
 
@@ -49,8 +52,8 @@ class MvBackward0(Node):
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         return (
-            None if b is None else grad.reshape(-1, 1) * b.reshape(1, -1),
-            None if a is None else a.T @ grad,
+            None if b is None else grad.reshape(-1, 1) * b.conj().reshape(1, -1),
+            None if a is None else a.conj().T @ grad,
         )
 
 
@@ -61,7 +64,10 @@ class DotBackward0(Node):
     lift = (0, 1)
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
-        return (None if b is None else grad * b, None if a is None else grad * a)
+        return (
+            None if b is None else grad * b.conj(),
+            None if a is None else grad * a.conj(),
+        )
 
 
 def _product(node_class: type[Node], a: Tensor, b: Tensor, *constants: Any) -> Tensor:
@@ -157,12 +163,14 @@ def norm(
     Args:
         p: A number, ``float("inf")``, ``-float("inf")``, or ``"fro"`` (the same as 2).
 
-    The gradient of the 2-norm at zero is zero.
+    The norm of complex numbers is real.  The gradient of the 2-norm at zero is zero.
     """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
-    if input._array.dtype.kind != "f":
-        raise RuntimeError(f"norm(): expected floating-point elements, got {input._array.dtype}")
+    if input._array.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"norm(): expected floating-point or complex elements, got {input._array.dtype}"
+        )
     if p == 2 or p == "fro" or p is None:
         return _norm2(input, dim, keepdim)
     size = abs(input)
@@ -171,7 +179,7 @@ def norm(
     if p == -float("inf"):
         return amin(size, dim, keepdim)
     if p == 0:
-        return cast(ne(input, 0), input._array.dtype).sum(dim, keepdim)
+        return cast(ne(input, 0), size._array.dtype).sum(dim, keepdim)
     if p == 1:
         return size.sum(dim, keepdim)
     return size.pow(p).sum(dim, keepdim).pow(1.0 / p)
@@ -192,7 +200,8 @@ class NormBackward0(Node):
 def _norm2(input: Tensor, dim: Dim, keepdim: bool) -> Tensor:
     x = input._array
     axes = axes_of(dim, x.ndim) if x.ndim else ()
-    out = wrap(np.sqrt(dual.add_up(x * x, axis=axes, keepdims=keepdim)))
+    squares = x * x if x.dtype.kind == "f" else np.square(x.real) + np.square(x.imag)
+    out = wrap(np.sqrt(dual.add_up(squares, axis=axes, keepdims=keepdim)))
     if wanted(input):
         saved = (x, out._array, kept_shape(x.shape, axes))
         out._node = NormBackward0((edge_of(input),), saved, (input._version, out._version))

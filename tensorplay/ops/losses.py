@@ -9,7 +9,13 @@ import numpy as np
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.pointwise import abs
-from tensorplay.ops.recording import applied, common_tensors, stretched_edges, wanted
+from tensorplay.ops.recording import (
+    applied,
+    common_tensors,
+    refuse_complex,
+    stretched_edges,
+    wanted,
+)
 from tensorplay.tensor import Tensor, wrap
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -48,6 +54,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """
     check_reduction(reduction)
     a, b = common_tensors(input, target, "target")
+    refuse_complex(a._array, "mse_loss")
     out = np.square(applied(np.subtract, a._array, b._array))
     shape = out.shape
     scale = 2.0

@@ -10,6 +10,7 @@ from tensorplay.autograd import api, hooks
 from tensorplay.ops import (
     arithmetic,
     comparison,
+    complex_numbers,
     conversion,
     extrema,
     gathering,
@@ -72,6 +73,7 @@ METHODS: dict[str, Any] = {
     "allclose": comparison.allclose,
     "amax": extrema.amax,
     "amin": extrema.amin,
+    "angle": complex_numbers.angle,
     "any": comparison.any,
     "argmax": extrema.argmax,
     "argmin": extrema.argmin,
@@ -81,6 +83,9 @@ METHODS: dict[str, Any] = {
     "clamp": selection.clamp,
     "clamp_": inplace.clamp_,
     "clone": shape.clone,
+    "conj": complex_numbers.conj,
+    # What numbers and arrays have under this name too: rules need not ask which they were given.
+    "conjugate": complex_numbers.conj,
     "contiguous": shape.contiguous,
     "copy_": inplace.copy_,
     "cos": pointwise.cos,
@@ -99,6 +104,7 @@ METHODS: dict[str, Any] = {
     "ge": comparison.ge,
     "gt": comparison.gt,
     "index_select": gathering.index_select,
+    "is_complex": complex_numbers.is_complex,
     "isclose": comparison.isclose,
     "isfinite": comparison.isfinite,
     "isinf": comparison.isinf,
@@ -136,6 +142,7 @@ METHODS: dict[str, Any] = {
     "relu_": inplace.relu_,
     "reshape": shape.reshape,
     "retain_grad": hooks.retain_grad,
+    "sgn": pointwise.sgn,
     "sigmoid": pointwise.sigmoid,
     "sigmoid_": inplace.sigmoid_,
     "sign": pointwise.sign,
@@ -187,6 +194,10 @@ def _backward(
 ) -> None:
     """Add the gradients of this tensor to its leaves': see `tensorplay.autograd.backward`."""
     api.backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def _complex(self: Tensor) -> complex:
+    return complex(conversion.item(self))
 
 
 def _float(self: Tensor) -> float:
@@ -244,6 +255,7 @@ def _is_floating_point(self: Tensor) -> bool:
 
 
 METHODS |= {
+    "__complex__": _complex,
     "__contains__": _contains,
     "__float__": _float,
     "__index__": conversion.index,
@@ -261,9 +273,22 @@ METHODS |= {
 
 PROPERTIES: dict[str, Any] = {
     "T": shape.reversed_axes,
+    "imag": complex_numbers.imag,
     "mT": shape.matrix_transpose,
+    "real": complex_numbers.real,
     "retains_grad": hooks.retains_grad,
 }
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    inplace.copy_(complex_numbers.real(self), value)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    inplace.copy_(complex_numbers.imag(self), value)
+
+
+SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
 
 
 def attach() -> None:
@@ -276,4 +301,4 @@ def attach() -> None:
             function.__module__ = Tensor.__module__
         setattr(Tensor, name, function)
     for name, function in PROPERTIES.items():
-        setattr(Tensor, name, property(function))
+        setattr(Tensor, name, property(function, SETTERS.get(name)))

@@ -10,7 +10,7 @@ import numpy as np
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import floating
+from tensorplay.ops.recording import floating, refuse_complex
 from tensorplay.tensor import Tensor, wrap
 
 _ndarray = np.ndarray
@@ -32,7 +32,7 @@ class ExpBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad * out,)
+        return (grad * out.conj(),)
 
 
 class LogBackward0(BareNode):
@@ -40,7 +40,7 @@ class LogBackward0(BareNode):
     lift = (0,)
 
     def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
-        return (grad / x,)
+        return (grad / x.conj(),)
 
 
 class SqrtBackward0(BareNode):
@@ -48,7 +48,7 @@ class SqrtBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad / (out + out),)
+        return (grad / (out + out).conj(),)
 
 
 class SinBackward0(BareNode):
@@ -56,7 +56,7 @@ class SinBackward0(BareNode):
     lift = (0,)
 
     def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
-        return (grad * dual.cos(x),)
+        return (grad * dual.cos(x).conj(),)
 
 
 class CosBackward0(BareNode):
@@ -64,7 +64,7 @@ class CosBackward0(BareNode):
     lift = (0,)
 
     def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
-        return (-(grad * dual.sin(x)),)
+        return (-(grad * dual.sin(x).conj()),)
 
 
 class TanhBackward0(BareNode):
@@ -72,7 +72,7 @@ class TanhBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad - grad * (out * out),)
+        return (grad - grad * (out * out).conj(),)
 
 
 class SigmoidBackward0(BareNode):
@@ -80,7 +80,7 @@ class SigmoidBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        return (grad * (out - out * out),)
+        return (grad * (out - out * out).conj(),)
 
 
 class AbsBackward0(BareNode):
@@ -88,7 +88,10 @@ class AbsBackward0(BareNode):
     lift = (0,)
 
     def rule(self, grad: Any, x: Any) -> tuple[Any, ...]:
-        return (grad * np.sign(dual.array(x)),)
+        values = dual.array(x)
+        if values.dtype.kind == "c":
+            return (grad * dual.direction(x),)
+        return (grad * np.sign(values),)
 
 
 class ReluBackward0(BareNode):
@@ -120,8 +123,10 @@ def _unary(
 
     def operation(input: Tensor) -> Tensor:
         x = input._array
-        if to_float and x.dtype.kind not in "fc":
-            return operation(floating(input))
+        if to_float:
+            kind = x.dtype.kind
+            if kind != "f" and kind != "c":
+                return operation(floating(input))
         out = function(x)
         if out.__class__ is not _ndarray:
             out = _asarray(out)
@@ -164,7 +169,11 @@ def _unary(
 
 
 def _relu(x: Any) -> Any:
-    return np.maximum(x, _ZEROS.get(x.dtype, 0))
+    zero: Any = _ZEROS.get(x.dtype)
+    if zero is None:
+        refuse_complex(x, "relu")
+        zero = 0
+    return np.maximum(x, zero)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -197,4 +206,18 @@ def reciprocal(input: Tensor) -> Tensor:
 
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1, as each element is negative, zero or positive; its gradient is zero."""
+    refuse_complex(input._array, "sign")
     return wrap(np.sign(input._array))
+
+
+def sgn(input: Tensor) -> Tensor:
+    """`sign`; of complex numbers, each divided by its absolute value (zero stays zero).
+
+    >>> import tensorplay as tp
+    >>> tp.sgn(tp.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
+    if input._array.dtype.kind != "c":
+        return sign(input)
+    result: Tensor = dual.direction(input)
+    return result

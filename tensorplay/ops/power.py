@@ -22,8 +22,8 @@ class PowBackward0(Node):
         if exponent == 0:
             return (dual.zeros_like(grad),)
         if exponent == 2:
-            return (grad * (x * 2),)
-        return (grad * (x ** (exponent - 1) * exponent),)
+            return (grad * (x * 2).conj(),)
+        return (grad * (x ** (exponent - 1) * exponent).conj(),)
 
 
 class PowBackward1(Node):
@@ -40,10 +40,12 @@ class PowBackward1(Node):
             # x ** 0 is constant, also where its formula would divide by zero.
             constant = np.broadcast_to(y == 0, out.shape)
             exponent = dual.where(y == 0, 1, b - 1)
-            for_base = grad * dual.where(constant, 0, b * a**exponent)
+            for_base = grad * dual.where(constant, 0, b * a**exponent).conj()
         if right is not None:
-            flat = (x == 0) & (y >= 0)
-            for_exponent = grad * dual.where(flat, 0, out * dual.log(dual.where(x == 0, 1, a)))
+            zero = x == 0
+            flat = zero & ((y.real >= 0) & (y.imag == 0) if y.dtype.kind == "c" else y >= 0)
+            slope = out * dual.log(dual.where(zero, 1, a))
+            for_exponent = grad * dual.where(flat, 0, slope).conj()
         return (for_base, for_exponent)
 
 

@@ -25,7 +25,8 @@ def formatted(tensor: Tensor) -> str:
     if array.size == 0 and array.shape != (0,):
         notes.append(f"size={array.shape}")
     dtype = array.dtype
-    if dtype not in _OBVIOUS and dtype != dtypes.get_default_dtype():
+    default = dtypes.get_default_dtype()
+    if dtype not in _OBVIOUS and dtype not in (default, dtypes.complex_like(default)):
         notes.append(f"dtype={dtype}")
     if tensor._node is not None:
         notes.append(f"grad_fn=<{tensor._node.name()}>")
@@ -43,7 +44,11 @@ def formatted(tensor: Tensor) -> str:
 def _values(array: np.ndarray[Any, Any]) -> str:
     if array.size == 0:
         return "[]"
-    formatter = _float_format(array) if array.dtype.kind == "f" else None
+    formatter = None
+    if array.dtype.kind == "f":
+        formatter = _float_format(array)
+    elif array.dtype.kind == "c":
+        formatter = _complex_format(array)
     if array.ndim == 0:
         value = array.item()
         return formatter(value) if formatter else str(value)
@@ -53,10 +58,22 @@ def _values(array: np.ndarray[Any, Any]) -> str:
         separator=", ",
         prefix="tensor(",
         threshold=THRESHOLD,
-        formatter={"float_kind": formatter} if formatter else None,
+        formatter={"float_kind": formatter, "complex_kind": formatter} if formatter else None,
         precision=4,
     )
     return text.replace(", ..., ", ",  ..., ")
+
+
+def _complex_format(array: np.ndarray[Any, Any]) -> Any:
+    """Real and imaginary parts, each in its own style."""
+    real, imaginary = _float_format(array.real), _float_format(array.imag)
+
+    def show(value: complex) -> str:
+        second = imaginary(value.imag).lstrip()
+        sign = "" if second.startswith("-") else "+"
+        return f"{real(value.real)}{sign}{second}j"
+
+    return show
 
 
 def _float_format(array: np.ndarray[Any, Any]) -> Any:

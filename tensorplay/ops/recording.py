@@ -44,13 +44,9 @@ def cast(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
     array = tensor._array
     if array.dtype is dtype:
         return tensor
-    edge = edge_of(tensor) if wanted(tensor) else None
-    if edge is not None and dtype.kind == "c":
-        raise RuntimeError(
-            "differentiation with respect to complex tensors is not supported: detach the real "
-            "tensor that is to be combined with a complex one"
-        )
-    node = None if edge is None or dtype.kind != "f" else ToCopyBackward0((edge,), (array.dtype,))
+    node = None
+    if dtype.kind in "fc" and wanted(tensor):
+        node = ToCopyBackward0((edge_of(tensor),), (array.dtype,))
     if array.dtype == dtype:
         # Another object for the same type: the result is on the same memory.
         same = wrap(array.view(dtype), node)
@@ -62,6 +58,15 @@ def cast(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
 def floating(tensor: Tensor) -> Tensor:
     """The tensor as floating-point numbers: integers become the default type."""
     return tensor if tensor._array.dtype.kind in "fc" else cast(tensor, dtypes.get_default_dtype())
+
+
+def refuse_complex(array: Any, operation: str) -> None:
+    """Raise NotImplementedError for an operation that complex numbers do not have."""
+    if array.dtype.kind == "c":
+        raise NotImplementedError(
+            f'"{operation}" not implemented for {array.dtype}: it needs numbers that have an '
+            "order. Take the abs(), the real or the imaginary parts first."
+        )
 
 
 def as_operand(value: Any, what: str) -> Tensor:

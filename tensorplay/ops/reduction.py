@@ -130,11 +130,17 @@ def var(
 ) -> Tensor:
     """The variance, over all elements or the dimensions `dim`.
 
+    That of complex numbers is real: the variances of their parts, added.
+
     Args:
         correction: What is subtracted from the number of elements in the divisor.
         options: ``unbiased=False`` is another way to say ``correction=0``.
     """
     correction = _correction(correction, options)
+    if input._array.dtype.kind == "c":
+        of_parts = [var(part, dim, correction, keepdim) for part in (input.real, input.imag)]
+        both: Tensor = of_parts[0] + of_parts[1]
+        return both
     deviation: Tensor = input - mean(input, dim, keepdim=True)
     divisor = deviation._array.size // max(1, _groups(deviation, dim)) - correction
     total = sum(deviation * deviation, dim, keepdim)

@@ -15,6 +15,7 @@ from tensorplay.ops.recording import (
     as_operand,
     common_tensors,
     edge_of,
+    refuse_complex,
     stretched_edges,
     wanted,
 )
@@ -110,6 +111,7 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) -> Tensor:
     a, b = common_tensors(input, as_operand(other, "other"), "other")
+    refuse_complex(a._array, ufunc.__name__)
     out = applied(ufunc, a._array, b._array)
     if not wanted(a, b):
         return wrap(out)
@@ -129,14 +131,15 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         if min is not None:
-            bound = common_tensors(input, min, "min")[1]
+            bound = _bound(input, min, "min")
             input = where(wrap(input._array < bound._array), bound, input)
         if max is not None:
-            bound = common_tensors(input, max, "max")[1]
+            bound = _bound(input, max, "max")
             input = where(wrap(input._array > bound._array), bound, input)
         return input
     input = common_tensors(input, min if max is None else max, "bound")[0]
     x = input._array
+    refuse_complex(x, "clamp")
     out = np.clip(x, min, max)
     if not wanted(input):
         return wrap(out)
@@ -146,3 +149,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if max is not None:
         inside = inside & (x <= max)
     return wrap(out, ClampBackward0((edge_of(input),), (inside,)))
+
+
+def _bound(input: Tensor, given: Any, what: str) -> Tensor:
+    """A bound of `clamp` in the type that it and the input have in common."""
+    bound = common_tensors(input, given, what)[1]
+    refuse_complex(bound._array, "clamp")
+    return bound

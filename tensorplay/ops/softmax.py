@@ -9,7 +9,7 @@ import numpy as np
 from tensorplay import dtypes
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import cast, edge_of, floating, wanted
+from tensorplay.ops.recording import cast, edge_of, floating, refuse_complex, wanted
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
 from tensorplay.tensor import Tensor, wrap
 
@@ -21,7 +21,7 @@ class LogsumexpBackward0(Node):
     lift = (0, OUTPUT, None)
 
     def rule(self, grad: Any, x: Any, out: Any, kept: tuple[int, ...]) -> tuple[Any, ...]:
-        return (dual.exp(x - out.reshape(kept)) * grad.reshape(kept),)
+        return (dual.exp(x - out.reshape(kept)).conj() * grad.reshape(kept),)
 
 
 class SoftmaxBackward0(Node):
@@ -47,7 +47,7 @@ def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     x = input._array
     axes = axes_of(dim, x.ndim) if x.ndim else ()
     kept = kept_shape(x.shape, axes)
-    top = _max(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = _max(x.real, axis=axes, keepdims=True, initial=-np.inf)
     # Where all elements are -inf (or one is inf) the result is the maximum itself.
     top = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore"):
@@ -81,6 +81,7 @@ def _normalised(
 ) -> Tensor:
     input = floating(input) if dtype is None else cast(input, dtypes.as_dtype(dtype))
     x = input._array
+    refuse_complex(x, "softmax")
     axis = axis_of(dim, x.ndim)
     out = wrap(function(np.atleast_1d(x), axis).reshape(x.shape))
     if wanted(input):

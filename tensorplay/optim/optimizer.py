@@ -13,12 +13,15 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
+from tensorplay.autograd.elsewhere import where_gradients_went
 from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.optim.options import plain
 from tensorplay.tensor import Tensor, wrap
@@ -68,6 +71,7 @@ class Optimizer:
         self._buffers: dict[tuple[np.dtype[Any], int], Array] = {}
         # Whether it has stepped, as far as this class can tell: for schedulers.
         self._stepped = self._steps_by_itself
+        self._warned = False
         given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -115,6 +119,9 @@ class Optimizer:
         Args:
             closure: Computes the loss and its gradients anew; its result is returned.
 
+        Warns, once, if no parameter has one though a distributed pass has run in this process: its
+        gradients are in its context.
+
         Thread-safe: steps of all optimizers in the process run one after another.
         """
         loss = None
@@ -127,6 +134,8 @@ class Optimizer:
             for param in group["params"]
             if param._grad is not None
         }
+        if not grads and not self._warned:
+            self._warn_of_gradients_elsewhere()
         self.step_with(grads)
         return loss
 
@@ -135,6 +144,13 @@ class Optimizer:
         """Whether the class defines `step` rather than the two that this one calls."""
         kind = type(self)
         return kind._advance is Optimizer._advance and kind.step is not Optimizer.step
+
+    def _warn_of_gradients_elsewhere(self) -> None:
+        advice = where_gradients_went()
+        if advice is not None:
+            self._warned = True
+            text = f"step() moves nothing, since no parameter has a .grad: {advice}"
+            warnings.warn(text, stacklevel=3)
 
     def step_with(self, grads: Mapping[Tensor, Tensor]) -> None:
         """Move the parameters that have a gradient in `grads`, wherever it came from.
@@ -195,18 +211,16 @@ class Optimizer:
         buffers, constants = self._advance(old, state, group)
         if state:
             self.state[param] = state
-        arrays = (old, grad, new, *buffers)
+        arrays = [old, grad, new, *buffers]
         if old.dtype.kind == "c":
-            # Real and imaginary parts are numbers of their own, side by side in memory.
-            new = np.empty(old.shape, old.dtype)
-            arrays = (np.array(old, order="C"), np.array(grad, order="C"), new, *buffers)
-            parts = old.real.dtype
-            self._update(*[array.reshape(-1).view(parts) for array in arrays], constants)
-        elif old.size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
+            # Real and imaginary parts are parameters of their own.
+            arrays = [dtypes.parts(array) for array in arrays]
+        size = arrays[0].size
+        if size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
             self._update(*arrays, constants)
         else:
             flat = [array.reshape(-1) for array in arrays]
-            for start in range(0, old.size, PIECE):
+            for start in range(0, size, PIECE):
                 self._update(*[array[start : start + PIECE] for array in flat], constants)
         param._version = [0]
         param._array = new
@@ -318,8 +332,7 @@ def remembered(state: dict[str, Any], name: str, like: Array, value: float = 0.0
     if kept is None:
         # The parts of complex numbers are numbers of their own.
         fill = complex(value, value) if like.dtype.kind == "c" else value
-        order: Any = "C" if like.dtype.kind == "c" else "K"
-        kept = state[name] = wrap(np.full_like(like, fill, order=order))
+        kept = state[name] = wrap(np.full_like(like, fill))
     array: Array = kept._array
     return array
 

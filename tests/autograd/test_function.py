@@ -351,3 +351,31 @@ def test_missing_methods_are_named():
 
     with pytest.raises(NotImplementedError, match="must implement the forward"):
         Empty.apply(leaf(1.0))
+
+
+class Parts(Function):
+    """Real parts, and the number itself times a real factor; all gradients complex."""
+
+    @staticmethod
+    def forward(ctx, z, factor):
+        ctx.save_for_backward(z, factor)
+        return z.real.clone(), z * factor
+
+    @staticmethod
+    def backward(ctx, g_real, g_product):
+        z, factor = ctx.saved_tensors
+        assert g_product.is_complex()
+        return g_real + g_product * factor, g_product * z.conj()
+
+
+def test_complex_numbers_go_through():
+    """A real input gets the real part of a gradient that is complex."""
+    z = tp.tensor([1 + 2j, -1j], dtype=tp.complex128, requires_grad=True)
+    factor = leaf(2.0, 3.0)
+    assert gradcheck(Parts.apply, (z, factor))
+    assert gradgradcheck(Parts.apply, (z, factor))
+    real, product = Parts.apply(z, factor)
+    assert (real.dtype, product.dtype) == (tp.float64, tp.complex128)
+    real.sum().backward()  # the other output's gradient is zero, and complex
+    assert z.grad.tolist() == [1.0, 1.0]
+    assert factor.grad.dtype == tp.float64

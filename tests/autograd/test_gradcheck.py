@@ -77,3 +77,40 @@ def test_inputs_are_not_changed(x):
     gradgradcheck(tp.exp, x, tp.ones(2, dtype=tp.float64, requires_grad=True))
     assert x.tolist() == before
     assert x.grad is None
+
+
+class Turned(Function):
+    """Times ``1 + 2j``, with a rule that multiplies by `factor`."""
+
+    factor = 1 - 2j
+
+    @staticmethod
+    def forward(ctx, z):
+        return z * (1 + 2j)
+
+    @classmethod
+    def backward(cls, ctx, g):
+        return g * cls.factor
+
+
+@pytest.fixture
+def z():
+    return tp.tensor([1 + 2j, -3j], dtype=tp.complex128, requires_grad=True)
+
+
+def test_complex_numbers_are_checked_in_both_parts(x, z, monkeypatch):
+    assert gradcheck(Turned.apply, z)
+    assert gradgradcheck(Turned.apply, z)
+    assert gradcheck(lambda a, b: (a * b, a.abs(), b), (z, x))
+    assert gradgradcheck(lambda a, b: (a * b * a.conj(), (a / b).angle()), (z, x))
+    monkeypatch.setattr(Turned, "factor", 1 + 2j)
+    with pytest.raises(GradcheckError, match="of complex ones for each part") as failure:
+        gradcheck(Turned.apply, z)
+    assert "numerical:\n[[ 1. -2.  0.  0.]\n [ 2.  1." in str(failure.value)
+    assert "analytical:\n[[ 1.  2.  0.  0.]\n [-2.  1." in str(failure.value)
+    assert gradcheck(Turned.apply, z, raise_exception=False) is False
+
+
+def test_complex_inputs_have_double_precision():
+    with pytest.raises(ValueError, match=r"Input #0 .* complex64 is too coarse"):
+        gradcheck(tp.exp, tp.ones(2, dtype=tp.complex64, requires_grad=True))

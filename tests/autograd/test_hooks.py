@@ -137,3 +137,35 @@ def test_hooks_need_a_gradient_to_see(x):
         constant.retain_grad()
     with pytest.raises(RuntimeError, match="non-leaf"):
         (x * 2).register_post_accumulate_grad_hook(print)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize(
+    ("returned", "error", "text"),
+    [
+        (lambda grad: grad[:1], RuntimeError, r"changed the size .* from \(2,\) to \(1,\)"),
+        (lambda grad: grad.sum(), RuntimeError, r"changed the size .* from \(2,\) to \(\)"),
+        (lambda grad: grad.double(), RuntimeError, "changed the type .* from float32 to float64"),
+        (lambda grad: 5, TypeError, "must return a Tensor or None, .*<lambda>.* returned int"),
+        (lambda grad: grad.numpy(), TypeError, "returned ndarray"),
+    ],
+)
+def test_a_hook_may_not_return_something_else(x, inner, returned, error, text):
+    y = x * 2
+    (y if inner else x).register_hook(returned)
+    with pytest.raises(error, match=text):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_of_the_accumulation_sees_each_pass_s_gradient_afterwards(x):
+    seen = []
+    ((node, _), _) = (x * x).grad_fn.next_functions
+    handle = node.register_hook(lambda inputs, grads: seen.append((inputs, grads, x.grad.tolist())))
+    x.register_hook(lambda grad: grad * 10)
+    for _ in range(2):
+        (x * 2 + x).sum().backward()
+    handle.remove()
+    x.sum().backward()
+    assert [(inputs, now) for inputs, _, now in seen] == [((), [30.0] * 2), ((), [60.0] * 2)]
+    assert [grad.tolist() for _, (grad,), _ in seen] == [[30.0, 30.0]] * 2

@@ -14,7 +14,7 @@ import pytest
 
 from harness.pages import failures_of
 from tensorplay import distributed, futures
-from tensorplay.distributed import rpc
+from tensorplay.distributed import autograd, rpc
 
 
 def modules() -> list[str]:
@@ -32,14 +32,22 @@ def test_examples_are_true(name: str) -> None:
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """All public names of the two packages, and the methods of classes that programs make."""
-    for package in (rpc, futures):
+    """All public names of the packages, and the methods of classes that programs make."""
+    for package in (rpc, autograd, futures):
         for name in package.__all__:
             yield name, getattr(package, name)
     yield "functions.async_execution", rpc.functions.async_execution
     for name in ("_all_gather", "_barrier", "_wait_all", "_wait_all_workers", "_set_rpc_timeout"):
         yield name, getattr(rpc.api, name)
-    for kind in (rpc.RRef, rpc.Future, rpc.MPIRpcBackendOptions, rpc.TensorPipeRpcBackendOptions):
+    for kind in (
+        rpc.RRef,
+        rpc.Future,
+        rpc.MPIRpcBackendOptions,
+        rpc.TensorPipeRpcBackendOptions,
+        autograd.ContextGraph,
+        autograd.GraphNode,
+        autograd.MessagePair,
+    ):
         for name, member in vars(kind).items():
             if not name.startswith("_") and (callable(member) or isinstance(member, property)):
                 yield f"{kind.__name__}.{name}", member
@@ -77,7 +85,29 @@ MAIN = """
     RemoteError RemoteTraceback
 """
 
+MAIN_OF_AUTOGRAD = """
+    context backward get_gradients get_graph is_available is_initialized statistics
+    DistAutogradContext ContextGraph _new_context _get_max_id _get_debug_info
+"""
+
 
 def test_main_names_have_an_example() -> None:
     texts = {name: own_docstring(getattr(rpc, name)) for name in MAIN.split()}
+    texts |= {name: own_docstring(getattr(autograd, name)) for name in MAIN_OF_AUTOGRAD.split()}
     assert not [name for name, text in texts.items() if ">>> " not in text and "::\n" not in text]
+
+
+def test_functions_of_autograd_name_their_arguments_and_errors() -> None:
+    """Each argument in the text; and what is raised, unless nothing can be."""
+    for name in autograd.__all__:
+        thing = getattr(autograd, name)
+        if not inspect.isfunction(thing):
+            continue
+        text = own_docstring(thing)
+        missing = [
+            argument
+            for argument in inspect.signature(thing).parameters
+            if not re.search(rf"^ *{argument}: ", text, re.M)
+        ]
+        assert not missing, name
+        assert "Raises:" in text or name in ("is_available", "is_initialized"), name

@@ -42,6 +42,7 @@ def test_names_of_calls_and_methods() -> None:
         (tp.optim.Optimizer, "register_step_post_hook"),
         (tp.optim.lr_scheduler, "CyclicLR"),
         (tp, "bfloat16"),
+        (tp, "complex32"),
         (tp.nn, "Conv2d"),
         (tp.nn, "Embedding"),
         (tp.nn, "LSTM"),

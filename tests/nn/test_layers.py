@@ -136,3 +136,13 @@ def test_gradients_are_clipped_to_a_norm():
     with pytest.raises(RuntimeError, match="non-finite"):
         nn.utils.clip_grad_norm_(x, 1.0, error_if_nonfinite=True)
     assert nn.utils.parameters_to_vector([x, y]).shape == (4,)
+
+
+def test_complex_gradients_are_clipped_to_a_norm_only():
+    z = tp.zeros(2, dtype=tp.complex64, requires_grad=True)
+    z.grad = tp.tensor([3j, 4.0 + 0j])
+    norm = nn.utils.clip_grad_norm_(z, 1.0)
+    assert (norm.item(), norm.dtype) == (5.0, tp.float32)
+    assert z.grad.tolist() == pytest.approx([0.6j, 0.8])
+    with pytest.raises(NotImplementedError, match="use clip_grad_norm_"):
+        nn.utils.clip_grad_value_(z, 0.5)

@@ -196,6 +196,25 @@ def test_conversion_of_element_types(model):
         model.to(tp.int64)
 
 
+def test_conversion_to_complex_numbers_and_between_them():
+    layer = tp.nn.Linear(2, 3).to(tp.complex64)
+    assert layer.weight.dtype == tp.complex64
+    layer(tp.ones(1, 2) * 1j).abs().sum().backward()
+    assert layer.weight.grad.dtype == tp.complex64
+    assert layer.double().weight.dtype == tp.complex64
+    assert layer.to(tp.complex128).weight.dtype == tp.complex128
+
+
+def test_both_parts_of_complex_parameters_are_drawn():
+    weight = tp.nn.Linear(100, 100, dtype=tp.complex64).weight.detach()
+    for part in (weight.real, weight.imag):
+        assert 0.09 < part.abs().max().item() < 0.1
+        assert abs(part.mean().item()) < 0.01
+    drawn = tp.nn.init.normal_(tp.empty(100, 100, dtype=tp.complex64), 3.0, 2.0)
+    assert drawn.var().item() == pytest.approx(4.0, rel=0.1)
+    assert abs(drawn.mean().item() - 3.0) < 0.1
+
+
 def test_apply_reaches_children_first(model):
     order = []
     model.apply(lambda module: order.append(type(module).__name__))

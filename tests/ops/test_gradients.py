@@ -26,6 +26,11 @@ def positive(*shape, seed=0):
     return tp.tensor(values, requires_grad=True)
 
 
+def waves(*shape, seed=0):
+    """Complex numbers in all quadrants, none near an axis."""
+    return tp.complex(real(*shape, seed=seed), real(*shape, seed=seed + 50))
+
+
 def distinct(*shape):
     """All different, so that the extrema stay where they are."""
     count = int(np.prod(shape))
@@ -192,9 +197,158 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+def write_parts(z, y):
+    base = z * 1.0
+    base.real[0].mul_(y[0])
+    base[1].imag.copy_(y[1])
+    return base * base.imag
+
+
+def write_pairs(z, y):
+    base = z * 1.0
+    tp.view_as_real(base)[:, 0].mul_(y)
+    return base * z
+
+
+def write_numbers(y, z):
+    base = y * 1.0
+    tp.view_as_complex(base)[0].mul_(z)
+    return base * y
+
+
+def write_numbers_and_sum(y, z):
+    """The gradient that comes back is one number, spread over all."""
+    base = y * y
+    tp.view_as_complex(base).mul_(z)
+    return base.sum() * 2
+
+
+def write_numbers_of_a_permuted_base(y, z):
+    base = (y * y).permute(1, 0, 2).clone()
+    assert not base.is_contiguous()
+    tp.view_as_complex(base)[0].mul_(z)
+    return base * base
+
+
+#: The same with complex numbers; and what there is only for them.
+COMPLEX = {
+    "add": (lambda a, b: a + b, (waves(2, 3), waves(3, seed=1))),
+    "add, real": (lambda a, b: a + b * a, (waves(2, 3), real(3, seed=1))),
+    "add to real": (lambda a, b: a + b, (real(2, 3), waves(3, seed=1))),
+    "add, number": (lambda a: a + (1 - 2j), (waves(3),)),
+    "add, number to real": (lambda a: (a + 2j) * a, (real(3),)),
+    "sub": (lambda a, b: a - b, (waves(2, 3), real(2, 1, seed=1))),
+    "sub, from number": (lambda a: 2j - a, (waves(3),)),
+    "mul": (lambda a, b: a * b, (waves(2, 3), waves(3, seed=1))),
+    "mul, by itself": (lambda a: a * a, (waves(3),)),
+    "mul, by its conjugate": (lambda a: a * a.conj(), (waves(3),)),
+    "mul, real": (lambda a, b: a * b, (waves(2, 3), real(3, seed=1))),
+    "mul of real": (lambda a, b: a * b, (real(2, 3), waves(3, seed=1))),
+    "mul, real number": (lambda a: a * 3.0, (waves(3),)),
+    "mul, number": (lambda a: a * (1 - 2j), (waves(3),)),
+    "mul, number of real": (lambda a: a * a * (1 - 2j), (real(3),)),
+    "div": (lambda a, b: a / b, (waves(2, 3), waves(3, seed=1))),
+    "div, by real": (lambda a, b: a / b, (waves(2, 3), real(3, seed=1))),
+    "div of real": (lambda a, b: a / b, (real(2, 3), waves(3, seed=1))),
+    "div, by number": (lambda a: a / 2j, (waves(3),)),
+    "div, of number": (lambda a: 2j / a, (waves(3),)),
+    "neg": (lambda a: -a, (waves(3),)),
+    "pow 2": (lambda a: a**2, (waves(3),)),
+    "pow 3": (lambda a: a**3, (waves(3),)),
+    "pow 0": (lambda a: a**0 * a, (waves(3),)),
+    "pow -1.5": (lambda a: a**-1.5, (waves(3),)),
+    "pow, complex number": (lambda a: a ** (1 - 2j), (waves(3),)),
+    "pow, complex number of real": (lambda a: a ** (1 - 2j), (positive(3),)),
+    "pow, tensors": (lambda a, b: a**b, (waves(2, 3), waves(3, seed=1))),
+    "pow, real base": (lambda a, b: a**b, (positive(2, 3), waves(3, seed=1))),
+    "pow, real exponent": (lambda a, b: a**b, (waves(2, 3), real(3, seed=1))),
+    "pow, exponent only": (lambda b: (1 + 2j) ** b, (waves(3),)),
+    "exp": (tp.exp, (waves(3),)),
+    "log": (tp.log, (waves(3),)),
+    "sqrt": (tp.sqrt, (waves(3),)),
+    "sin": (tp.sin, (waves(3),)),
+    "cos": (tp.cos, (waves(3),)),
+    "tanh": (tp.tanh, (waves(3),)),
+    "sigmoid": (tp.sigmoid, (waves(3),)),
+    "square": (tp.square, (waves(3),)),
+    "reciprocal": (tp.reciprocal, (waves(3),)),
+    "abs": (tp.abs, (waves(3),)),
+    "abs, of square": (lambda a: (a * a).abs() * a, (waves(3),)),
+    "angle": (tp.angle, (waves(3),)),
+    "angle, real": (lambda a: tp.angle(a) * a, (real(3),)),
+    "sgn": (tp.sgn, (waves(3),)),
+    "sgn, real": (lambda a: tp.sgn(a) * a, (real(3),)),
+    "real": (lambda a: a.real * a, (waves(3),)),
+    "real of real": (lambda a: tp.real(a) * a, (real(3),)),
+    "imag": (lambda a: a.imag * a, (waves(3),)),
+    "conj": (lambda a: a.conj() * a * a, (waves(3),)),
+    "conj of real": (lambda a: a.conj() * a, (real(3),)),
+    "view_as_real": (lambda a: tp.view_as_real((a * a).T)[1:, :, 1], (waves(2, 3),)),
+    "view_as_complex": (lambda a: tp.view_as_complex(a * a), (real(3, 2),)),
+    "complex": (tp.complex, (real(2, 3), real(3, seed=1))),
+    "complex, one part": (lambda a: tp.complex(tp.ones(3, dtype=tp.float64), a * a), (real(3),)),
+    "polar": (tp.polar, (positive(2, 3), real(3, seed=1))),
+    "where": (lambda a, b: tp.where(MASK, a * a, b * b), (waves(2, 3), real(3, seed=1))),
+    "where, number": (lambda a: tp.where(MASK, a * a, 2j), (real(2, 3),)),
+    "sum": (lambda a: (a * a).sum(1), (waves(2, 3),)),
+    "mean": (lambda a: (a * a).mean(0, keepdim=True), (waves(2, 3),)),
+    "var": (lambda a: a.var(1), (waves(2, 3),)),
+    "std": (lambda a: a.std(), (waves(2, 3),)),
+    "norm": (lambda a: a.norm(), (waves(2, 3),)),
+    "norm, dim": (lambda a: a.norm(dim=1, keepdim=True) * a, (waves(2, 3),)),
+    "norm, p": (lambda a: a.norm(3, dim=0), (waves(2, 3),)),
+    "norm, 1": (lambda a: a.norm(1), (waves(2, 3),)),
+    "norm, inf": (lambda a: (a * distinct(2, 3).detach()).norm(float("inf")), (waves(2, 3),)),
+    "logsumexp": (lambda a: tp.logsumexp(a, 1), (waves(2, 3),)),
+    "matmul": (tp.matmul, (waves(2, 3), waves(3, 4, seed=1))),
+    "matmul, matrix vector": (tp.matmul, (waves(2, 3), waves(3, seed=1))),
+    "matmul, vector matrix": (tp.matmul, (waves(2), waves(2, 3, seed=1))),
+    "matmul, vectors": (tp.matmul, (waves(3), waves(3, seed=1))),
+    "matmul, stretched stacks": (tp.matmul, (waves(2, 1, 2, 3), waves(3, 3, 2, seed=1))),
+    "matmul, of real": (lambda a, b: (a * 1j) @ b, (real(2, 3), waves(3, 2, seed=1))),
+    "outer": (tp.outer, (waves(2), real(3, seed=1))),
+    "linear": (F.linear, (waves(2, 2, 3), waves(4, 3, seed=1), waves(4, seed=2))),
+    "reshape": (lambda a: (a * a).reshape(3, 2).T, (waves(2, 3),)),
+    "permute": (lambda a: (a * a).permute(2, 0, 1), (waves(2, 3, 2),)),
+    "expand": (lambda a: (a * a).expand(4, -1, 3), (waves(2, 1),)),
+    "cat": (lambda a, b: tp.cat([a * a, b, a], 1), (waves(2, 1), real(2, 2, seed=1))),
+    "stack": (lambda a, b: tp.stack([a * a, b], -1), (real(2), waves(2, seed=1))),
+    "split": (lambda a: (lambda p: p[0] * p[2])((a * a).split(2)), (waves(6, 2),)),
+    "unbind": (lambda a: (a * a).unbind(1)[2], (waves(2, 3),)),
+    "index, slices": (lambda a: (a * a)[:, ::2, None], (waves(2, 3),)),
+    "index, repeated": (lambda a: (a * a)[INDEX], (waves(3, 2),)),
+    "gather": (lambda a: tp.gather(a * a, 1, INDEX), (waves(2, 3),)),
+    "to complex": (lambda a: a.to(tp.complex128) * a, (real(3),)),
+    "l1_loss": (F.l1_loss, (waves(2, 3), real(2, 3, seed=1))),
+    "mul_": (lambda a, b: written(a, lambda t: t.mul_(b)), (waves(2, 3), real(3, seed=1))),
+    "add_": (lambda a, b: written(a, lambda t: t.add_(b)), (waves(2, 3), waves(3, seed=1))),
+    "pow_": (lambda a: written(a, lambda t: t.pow_(3)), (waves(3),)),
+    "copy_": (lambda a, b: written(a, lambda t: t.copy_(b * b)), (waves(2, 3), real(3, seed=1))),
+    "fill_": (lambda a: a * written(a, lambda t: t[0].fill_(2j)), (waves(2, 3),)),
+    "setitem": (
+        lambda a, b: written(a, lambda t: t.__setitem__((slice(None), 1), b * b)),
+        (waves(2, 3), real(1, seed=1)),
+    ),
+    "write into view": (write_into_view, (waves(2, 3), real(2, seed=1))),
+    "write into parts": (write_parts, (waves(2, 3), real(2, 3, seed=1))),
+    "write into pairs": (write_pairs, (waves(2), real(2, seed=1))),
+    "write into numbers": (write_numbers, (real(2, 2), waves(seed=1))),
+    "write into numbers, sum": (write_numbers_and_sum, (real(3, 2), waves(1, seed=1))),
+    "write into numbers, permuted": (
+        write_numbers_of_a_permuted_base,
+        (real(2, 3, 2), waves(2, seed=1)),
+    ),
+    "view_as_complex, sum": (lambda a: tp.view_as_complex(a * a).sum(), (real(3, 2),)),
+    "view_as_real, sum": (lambda a: tp.view_as_real(a * a).sum(), (waves(3),)),
+    "parts, sum": (lambda a: (a * a).real.sum() + (a * a).imag.sum(), (waves(3),)),
+}
+
+ALL = CASES | {f"complex: {name}": case for name, case in COMPLEX.items()}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_gradients_are_those_of_finite_differences(name):
-    function, inputs = CASES[name]
+    function, inputs = ALL[name]
     inputs = tuple(one.detach().requires_grad_() for one in inputs)
     if name == "to":  # float32 in between: only its type is of interest
         assert gradcheck(function, inputs, atol=1e-3)
@@ -229,7 +383,7 @@ def classes_in_ops():
 
 def test_every_rule_in_ops_is_checked():
     met = set()
-    for function, inputs in CASES.values():
+    for function, inputs in ALL.values():
         own = [one.detach().requires_grad_() for one in inputs]
         out = function(*own)
         met |= nodes_of([out])
@@ -239,10 +393,10 @@ def test_every_rule_in_ops_is_checked():
     assert {one.__name__ for one in classes_in_ops() - met} == set()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_saved_values_are_described(name):
     """`lift` names each saved value, and `versions` has a counter for each array it lifts."""
-    function, inputs = CASES[name]
+    function, inputs = ALL[name]
     out = function(*[one.detach().requires_grad_() for one in inputs])
     stack = [out._node]
     while stack:
@@ -270,3 +424,16 @@ def test_gradients_keep_the_type_of_their_input(name):
     out = function(*own)
     out.backward(tp.ones_like(out))
     assert {one.grad.dtype for one in own if one.grad is not None} == {tp.float32}
+
+
+NARROW = {tp.float64: tp.float32, tp.complex128: tp.complex64}
+
+
+@pytest.mark.parametrize("name", [name for name in COMPLEX if name != "complex, one part"])
+def test_gradients_of_complex_operations_keep_the_type_of_their_input(name):
+    function, inputs = COMPLEX[name]
+    own = [one.detach().to(NARROW[one.dtype]).requires_grad_() for one in inputs]
+    out = function(*own)
+    out.backward(tp.ones_like(out))
+    for one in own:
+        assert one.grad is None or one.grad.dtype is one.dtype

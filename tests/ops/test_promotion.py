@@ -113,16 +113,6 @@ def test_there_are_only_numbers():
             tp.tensor(array)
 
 
-def test_gradients_do_not_pass_through_complex_numbers():
-    x = tp.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError, match="complex tensors is not supported"):
-        x * 1j
-    with pytest.raises(RuntimeError, match="only Tensors of floating point dtype"):
-        tp.ones(2, dtype=tp.complex64, requires_grad=True)
-    with pytest.raises(RuntimeError, match="only Tensors of floating point dtype"):
-        tp.ones(2, dtype=tp.int64).requires_grad_()
-
-
 def test_conversions():
     t = tp.tensor([1.5, -2.5])
     assert t.to(tp.float64).dtype == tp.float64

@@ -97,7 +97,7 @@ def test_data_gives_and_takes_values_outside_the_graph():
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_pickling_leaves_the_graph_behind(protocol):
     x = tp.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    for tensor in (x, x * 2, x.T, x.detach()[0], tp.tensor(3)):
+    for tensor in (x, x * 2, x.T, x.detach()[0], tp.tensor(3), x * 1j):
         copied = pickle.loads(pickle.dumps(tensor, protocol))
         assert tp.equal(copied, tensor)
         assert copied.dtype is tensor.dtype
@@ -147,6 +147,12 @@ def test_deep_copies_are_leaves_with_their_gradient():
         (tp.ones(1, requires_grad=True), "tensor([1.], requires_grad=True)"),
         (tp.ones(1, requires_grad=True) * 2, "tensor([2.], grad_fn=<MulBackward0>)"),
         (tp.nn.Parameter(tp.ones(1)), "Parameter containing:\ntensor([1.], requires_grad=True)"),
+        (tp.tensor([1 + 1j, 2 - 0.5j]), "tensor([1.+1.0000j, 2.-0.5000j])"),
+        (tp.tensor(-2j), "tensor(-0.-2.j)"),
+        (
+            tp.tensor([[1.25 + 1e-6j, 2 - 0.5j]], dtype=tp.complex128),
+            "tensor([[1.2500+1.0000e-06j, 2.0000-5.0000e-01j]], dtype=complex128)",
+        ),
         (tp.arange(2000), "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"),
     ],
 )

@@ -99,6 +99,18 @@ def test_large_parameters_and_other_layouts_take_the_same_steps(kind):
     assert tp.equal(whole, tp.stack(rows))
 
 
+@pytest.mark.parametrize(("kind", "_formula", "options"), CASES)
+def test_parts_of_complex_numbers_take_steps_of_their_own(kind, _formula, options):
+    parts = tp.tensor([[1.0, -2.0], [0.5, 3.0]], requires_grad=True)
+    whole = tp.view_as_complex(parts.detach().clone()).requires_grad_()
+    optimizers = [kind([leaf], **options) for leaf in (parts, whole)]
+    for step in range(4):
+        slope = tp.tensor([[1.0, step], [-step, 0.5]])
+        optimizers[0].step_with({parts: slope})
+        optimizers[1].step_with({whole: tp.view_as_complex(slope)})
+    assert tp.allclose(tp.view_as_real(whole), parts, rtol=1e-6)
+
+
 def test_a_decay_of_weights_is_the_default_of_adamw():
     w = tp.ones(1, requires_grad=True)
     assert AdamW([w]).defaults["weight_decay"] == 1e-2

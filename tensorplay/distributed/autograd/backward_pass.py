@@ -33,6 +33,7 @@ import numpy as np
 
 from tensorplay.autograd.engine import GraphTask
 from tensorplay.autograd.grad_mode import set_grad_enabled
+from tensorplay.autograd.hooks import run_post_hooks
 from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
 from tensorplay.tensor import Tensor
 
@@ -216,6 +217,8 @@ class BackwardPass:
         if target.__class__ is not RecvRpcBackward:
             if grad is not None:
                 self._leaf(target, grad)
+                if target._hooks is not None:
+                    run_post_hooks(target, grad)
         elif self._recvs.get(target.message_id) is not target:
             if grad is None:
                 return  # its pair is gone, and nobody waits for it

@@ -25,6 +25,8 @@ _REMEMBERED = 16384
 
 class _Thread(threading.local):
     context = NO_CONTEXT
+    #: Context and pass whose backward rules the thread runs.
+    rules_of: tuple[int, int] | None = None
 
 
 #: Which context each thread is in.  Ids are unique, so all agents of a process can share it.

@@ -25,7 +25,24 @@ RANK_SHIFT = 48
 
 
 class DistAutogradContext:
-    """One worker's part of an autograd context.
+    """One worker's part of an autograd context.  All that it tells is local.
+
+    Programs get it from `_current_context`, `_retrieve_context` and `_new_context`; its methods
+    may be called from any thread, and also after the release.
+
+    >>> import operator
+    >>> import tensorplay as tp
+    >>> from tensorplay.distributed import autograd, rpc
+    >>> x = tp.ones(2, requires_grad=True)
+    >>> with autograd.context() as context_id:
+    ...     y = rpc.rpc_sync("worker1", operator.neg, args=(x,))
+    ...     context = autograd._current_context()
+    >>> [send.next_functions[0][0].variable is x for send in context._send_functions().values()]
+    [True]
+    >>> [recv is y.grad_fn for recv in context._recv_functions().values()]
+    [True]
+    >>> context._known_worker_ids()
+    {1}
 
     Attributes (internal, guarded by `lock`):
         sends, recvs: Send and recv functions by autograd message id, oldest first.
@@ -59,17 +76,23 @@ class DistAutogradContext:
         return self.id
 
     def _send_functions(self) -> dict[int, SendRpcBackward]:
-        """Send functions by autograd message id, oldest first."""
+        """Send functions by autograd message id, oldest first, in a new dict.
+
+        A pass that does not retain the graph takes those that it has used away.
+        """
         with self.lock:
             return dict(self.sends)
 
     def _recv_functions(self) -> dict[int, RecvRpcBackward]:
-        """Recv functions by autograd message id, oldest first."""
+        """Recv functions by autograd message id, oldest first, in a new dict.
+
+        A pass that does not retain the graph takes those that it has used away.
+        """
         with self.lock:
             return dict(self.recvs)
 
     def _known_worker_ids(self) -> set[int]:
-        """Ranks of the workers that messages were exchanged with in this context."""
+        """Ranks of the workers that messages were exchanged with in this context, in a new set."""
         with self.lock:
             return set(self.known)
 

@@ -60,7 +60,12 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class MessagePair:
-    """A message whose send function and recv function are both in the graph."""
+    """A message whose send function and recv function are both in the graph.
+
+    Attributes:
+        send: The sender's end: what it leads to made the tensors.
+        recv: The receiver's end, which the tensors that arrived hang from.
+    """
 
     send: GraphNode
     recv: GraphNode
@@ -79,6 +84,13 @@ class ContextGraph:
         nodes: All nodes, by rank and number.
         roots: The nodes that passes would start from.
         pairs: Messages with both ends, by the sender's rank and in the order of sending.
+
+    >>> import tensorplay as tp
+    >>> from tensorplay.distributed import autograd
+    >>> with autograd.context() as context_id:
+    ...     graph = autograd.get_graph(context_id, tp.ones(2, requires_grad=True).sum())
+    >>> [(node.name, node.waits_for) for node in graph.nodes]
+    [('SumBackward0', 0), ('AccumulateGrad', 1)]
     """
 
     context_id: int

@@ -10,18 +10,20 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from tensorplay.autograd.elsewhere import gradients_go_elsewhere
 from tensorplay.distributed.autograd.answers import Keep, pack_answers, unpack_answers
 from tensorplay.distributed.autograd.backward_pass import (
     Answer,
     BackwardPass,
-    Closure,
     Instruction,
     SendAnswers,
     SendBegin,
 )
 from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.context import RANK_SHIFT, DistAutogradContext
+from tensorplay.distributed.autograd.rules import RunningRules
 from tensorplay.distributed.autograd.runner import PassRunner
+from tensorplay.distributed.autograd.starting import Started, take_turn
 from tensorplay.distributed.autograd.statistics import Counters
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.errors import (
@@ -31,7 +33,6 @@ from tensorplay.distributed.rpc.errors import (
     describe,
     rebuild,
 )
-from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.messages import FIRST_FREE_KIND, name_kinds
 from tensorplay.distributed.transport.wire import Message
 
@@ -54,16 +55,12 @@ name_kinds(
     }
 )
 
+_ADVICE = (
+    "tensorplay.distributed.autograd.backward adds up gradients in its context. Step a "
+    "DistributedOptimizer, or call step_with(get_gradients(context_id))"
+)
+
 Task = Callable[[], None]
-
-
-class _Started:
-    """A pass that this worker has started."""
-
-    def __init__(self, rank: int, known: set[int]) -> None:
-        self.closure = Closure(rank, known)
-        self.result = Future()
-        self.began = time.monotonic()
 
 
 class Exchange:
@@ -81,7 +78,7 @@ class Exchange:
         self._container = container
         self._pass_ids = itertools.count((agent.rank << RANK_SHIFT) + 1)
         self._lock = threading.Lock()
-        self._started: dict[int, _Started] = {}
+        self._started: dict[int, Started] = {}
         self.counters = Counters()
         for kind, handler in (
             (GRADIENTS, self._on_gradients),
@@ -110,19 +107,21 @@ class Exchange:
             RpcTimeoutError: It took longer than `timeout` seconds.
             Exception: What a rule raised, on whichever worker.
         """
-        with context.starting:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        take_turn(self._agent, context, timeout)
+        try:
             pass_id = next(self._pass_ids)
-            started = self._started[pass_id] = _Started(self._rank, context._known_worker_ids())
-            deadline = None if timeout is None else time.monotonic() + timeout
+            started = self._started[pass_id] = Started(self._rank, context._known_worker_ids())
             try:
                 runner, begin = self._take_part(
                     context, pass_id, (retain_graph, create_graph), self._rank, (), roots
                 )
-                assert runner is not None
-                assert begin is not None
-                begin()
+                if begin is not None:
+                    begin()
                 finished = self._agent.wait(
-                    started.result, deadline, mine=lambda task: task is runner.task
+                    started.result,
+                    deadline,
+                    mine=lambda task: runner is not None and task is runner.task,
                 )
                 if not finished:
                     started.result.finish(
@@ -137,6 +136,8 @@ class Exchange:
                 raise
             finally:
                 self._started.pop(pass_id, None)
+        finally:
+            context.starting.release()
 
     def _names(self, ranks: frozenset[int]) -> str:
         # This worker waits for the others, if there are any.
@@ -181,6 +182,16 @@ class Exchange:
                 return runner, runner.post(partial(_answer, source=source, answers=answers))
             if runner is not None:
                 runner.stop()  # that pass has ended, though this worker has not heard of it
+            if context.released:
+                # Since it was looked up.
+                self._fail_for_release(context, pass_id)
+                return None, None
+            if context.known & self._agent.departed:
+                # Before anything has run, so that the graph here is not used up.  Who departs
+                # later is dealt with by `lose`, which waits for the lock.
+                context.passes[starter] = (pass_id, None)
+                self._fail_for_lost(context, pass_id)
+                return None, None
             # What is recorded from here on belongs to later passes.
             backward_pass = BackwardPass(
                 self._rank,
@@ -198,11 +209,10 @@ class Exchange:
                 backward_pass,
                 partial(self._fail, context.id, pass_id),
                 partial(self._finished, context, pass_id),
+                RunningRules(context.id, pass_id, recorded=keep[1]),
             )
             context.passes[starter] = (pass_id, runner)
-            if context.known & self._agent.departed:
-                # Looked at after the pass has been entered: `lose` does it the other way.
-                self._fail_for_lost(context, pass_id)
+            gradients_go_elsewhere(_ADVICE)
             if context.early:
                 early = [(message_id, None) for message_id in context.early.pop(pass_id, ())]
                 answers = [*early, *answers]
@@ -457,17 +467,17 @@ class Exchange:
             known = context.known - {self._rank, source}
         for pass_id, runner in running:
             runner.stop()
-            self._fail(
-                context_id,
-                pass_id,
-                RuntimeError(
-                    f"autograd context {context_id} was released while a backward pass was running"
-                ),
-            )
+            self._fail_for_release(context, pass_id)
         for rank in known:
             message = Message(RELEASE, rank)
             message.context = context_id
             self._agent.send(message)
+
+    def _fail_for_release(self, context: DistAutogradContext, pass_id: int) -> None:
+        error = RuntimeError(
+            f"autograd context {context.id} was released while a backward pass was running"
+        )
+        self._fail(context.id, pass_id, error)
 
     def _on_release(self, message: Message) -> None:
         self.release(message.context, message.peer)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tensorplay.autograd.graph import AccumulateGrad, Node
+from tensorplay.distributed.autograd.arguments import as_list, check_id
 from tensorplay.distributed.autograd.container import Container
 from tensorplay.distributed.autograd.context import DistAutogradContext
 from tensorplay.distributed.autograd.context_graph import ContextGraph, GraphNode, MessagePair
@@ -66,9 +67,11 @@ def get_graph(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Context
     >>> print(graph.dot().splitlines()[-2].strip())
     w0_1 -> w1_0 [label="message 2" style=dashed]
     """
+    check_id("get_graph", context_id)
+    tensors = as_list("get_graph", roots)
     container = current_session().container
     context = container.retrieve(context_id)
-    starts = [_start(root) for root in _as_list(roots)]
+    starts = [_start(root) for root in tensors]
     agent = current_agent()
     parts = {agent.rank: _part_of(context, agent.rank, starts)}
     while missing := {rank for part in parts.values() for rank in part.known} - set(parts):
@@ -82,13 +85,6 @@ def get_graph(context_id: int, roots: Tensor | Sequence[Tensor] = ()) -> Context
         tuple(nodes[agent.rank, number] for number in parts[agent.rank].roots),
         _pairs(nodes.values()),
     )
-
-
-def _as_list(roots: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    tensors = [roots] if isinstance(roots, Tensor) else roots
-    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
-        raise TypeError("roots must be a Tensor or a list or tuple of Tensors")
-    return list(tensors)
 
 
 def _start(root: Tensor) -> Node:

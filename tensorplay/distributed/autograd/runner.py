@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from tensorplay.distributed.autograd.backward_pass import BackwardPass
 
@@ -21,6 +22,7 @@ class PassRunner:
         backward_pass: The state machine; `failed` and `finished` are told how it ends.
         failed: Called with the exception if a rule raises; the pass is over then.
         finished: Called once this worker is done.
+        within: Entered by the thread that runs rules, while it does.
     """
 
     def __init__(
@@ -28,10 +30,12 @@ class PassRunner:
         backward_pass: BackwardPass,
         failed: Callable[[BaseException], None],
         finished: Callable[[], None],
+        within: AbstractContextManager[None],
     ) -> None:
         self._pass = backward_pass
         self._failed = failed
         self._finished = finished
+        self._within = within
         self._mailbox: deque[Event] = deque()
         self._lock = threading.Lock()
         self._scheduled = False
@@ -80,9 +84,10 @@ class PassRunner:
                 events, self._mailbox = self._mailbox, deque()
             try:
                 # An event that is through lets go of the gradients that it has brought.
-                while events:
-                    events.popleft()(self._pass)
-                self._pass.advance()
+                with self._within:
+                    while events:
+                        events.popleft()(self._pass)
+                    self._pass.advance()
             except BaseException as error:
                 ended = self._over
                 self.stop()

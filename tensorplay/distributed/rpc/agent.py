@@ -14,6 +14,7 @@ import numbers
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -503,6 +504,11 @@ class Agent:
             return self.progress.wait(completion, deadline, mine)
         with slots.given_up():
             return self.progress.wait(completion, deadline, mine)
+
+    def standing_aside(self) -> AbstractContextManager[None]:
+        """A block in which this thread waits for another: a call that it runs gives up its slot."""
+        slots = self._server.slots
+        return nullcontext() if slots is None else slots.given_up()
 
     # -- shutdown --------------------------------------------------------------------------------
 

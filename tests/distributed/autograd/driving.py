@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from harness.loopback import run_world
 from tensorplay.distributed import rpc
 from tensorplay.distributed.autograd.context import DistAutogradContext
 from tensorplay.distributed.autograd.session import current_session
-from tensorplay.distributed.rpc.current import current_agent
+from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 from tensorplay.distributed.transport.loopback import Weather
 
 #: Seconds after which something that should have happened never will.
@@ -54,3 +55,29 @@ def context_of(context_id: int) -> DistAutogradContext:
 
 def rank() -> int:
     return current_agent().rank
+
+
+class Thread(threading.Thread):
+    """A thread of the same worker; what its target returns or raises comes out of `result`."""
+
+    def __init__(self, target: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._program = target
+        self._agent = current_agent()
+        self._outcome: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        set_thread_agent(self._agent)
+        try:
+            self._outcome = self._program()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> Any:
+        self.join(30)
+        assert not self.is_alive()
+        if self._error is not None:
+            raise self._error
+        return self._outcome

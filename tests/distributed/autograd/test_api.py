@@ -649,10 +649,14 @@ def loss() -> tp.Tensor:
 
 #: What `backward` is called with, given a context's id; what it raises, and what that says.
 MISTAKES: dict[str, tuple[Callable[[int], tuple[Any, Any]], type[Exception], str]] = {
-    "no id": (lambda c: (None, loss()), TypeError, "context_id must be an int"),
+    "no id": (lambda c: (None, loss()), TypeError, "incompatible function arguments"),
     "a tensor as id": (lambda c: (loss(), loss()), TypeError, "context_id must be an int"),
     "a bool as id": (lambda c: (True, loss()), TypeError, "context_id must be an int"),
-    "no roots": (lambda c: (c, None), TypeError, "roots must be a Tensor or a list"),
+    "no roots": (lambda c: (c, None), TypeError, "incompatible function arguments: roots must be"),
+    "no roots for no id": (lambda c: (c + 100, None), TypeError, "roots must be a Tensor or a"),
+    "an empty list for no id": (lambda c: (c + 100, []), RuntimeError, "Could not find autograd"),
+    "a vector that needs none": (lambda c: (c, tp.ones(2)), RuntimeError, "requires_grad not set"),
+    "a leaf that is a vector": (lambda c: (c, leaf()), RuntimeError, "is not a scalar, all roots"),
     "a number": (lambda c: (c, [1.0]), TypeError, "roots must be a Tensor or a list"),
     "an array": (lambda c: (c, np.ones(1)), TypeError, "roots must be a Tensor or a list"),
     "unknown id": (lambda c: (c + 100, loss()), RuntimeError, "autograd context with id: "),
@@ -679,6 +683,40 @@ def test_a_mistake_raises_at_once_and_leaves_the_context_in_order(mistake: str) 
             assert values(dist_autograd.get_gradients(context_id), x) == [2.0]
 
     on_first(program)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [
+        ("1", TypeError),
+        (True, TypeError),
+        (-1, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+    ],
+)
+def test_a_timeout_that_is_none(timeout: Any, error: type[Exception]) -> None:
+    def program() -> None:
+        with dist_autograd.context() as context_id:
+            x = leaf()
+            loss = rpc.rpc_sync(1, twice, args=(x,)).sum()
+            with pytest.raises(error, match="backward: timeout must be a number of seconds"):
+                dist_autograd.backward(context_id, loss, timeout=timeout)
+            # Nothing has been done; and 0 is no limit, as in calls.
+            dist_autograd.backward(context_id, loss, timeout=0)
+            assert values(dist_autograd.get_gradients(context_id), x) == [2.0]
+
+    on_first(program)
+
+
+@pytest.mark.parametrize("wrong", ["1", 1.0, True, loss(), [1]])
+def test_an_id_that_is_none(wrong: Any) -> None:
+    def program() -> None:
+        for ask in (dist_autograd.get_gradients, dist_autograd.get_graph):
+            with pytest.raises(TypeError, match="context_id must be an int, got "):
+                ask(wrong)
+
+    on_first(program, size=1)
 
 
 def test_before_rpc_is_up() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensorplay as tp
-from distributed.autograd.driving import eventually, on_first
+from distributed.autograd.driving import Thread, eventually, on_first
 from harness.loopback import run_world
 from tensorplay.distributed import autograd, rpc
 
@@ -82,6 +82,20 @@ def test_contexts_cannot_be_nested() -> None:
             autograd._new_context()
 
     on_first(program, size=1)
+
+
+def test_a_context_that_another_thread_has_released_can_still_be_left() -> None:
+    def program() -> None:
+        context_id = autograd._new_context()._context_id()
+        Thread(lambda: autograd._release_context(context_id)).result()
+        with pytest.raises(RuntimeError, match=f"with id: {context_id} .it has been released"):
+            rpc.rpc_sync(1, times_two, args=(1,))
+        with pytest.raises(RuntimeError, match=f"with id: {context_id} .it has been released"):
+            autograd._release_context(context_id)
+        with autograd.context() as other:
+            assert rpc.rpc_sync(1, context_here) == other
+
+    on_first(program)
 
 
 def test_ids_tell_their_worker() -> None:

@@ -7,13 +7,19 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tensorplay as tp
-from distributed.autograd.driving import HARSH, context_of, eventually, left_over, on_first
+from distributed.autograd.driving import (
+    HARSH,
+    Thread,
+    context_of,
+    eventually,
+    left_over,
+    on_first,
+)
 from distributed.autograd.remote import (
     add,
     current_context,
@@ -34,32 +40,6 @@ from tensorplay.distributed.rpc.current import current_agent, set_thread_agent
 
 def leaf(*shape: int) -> tp.Tensor:
     return tp.ones(*(shape or (2,)), requires_grad=True)
-
-
-class Thread(threading.Thread):
-    """A thread of the same worker; what its target returns or raises comes out of `result`."""
-
-    def __init__(self, target: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self._program = target
-        self._agent = current_agent()
-        self._outcome: Any = None
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        set_thread_agent(self._agent)
-        try:
-            self._outcome = self._program()
-        except BaseException as error:
-            self._error = error
-
-    def result(self) -> Any:
-        self.join(30)
-        assert not self.is_alive()
-        if self._error is not None:
-            raise self._error
-        return self._outcome
 
 
 # -- entering --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tensorplay as tp
-from distributed.autograd.driving import LIMIT, eventually, left_over
+from distributed.autograd.driving import LIMIT, eventually, left_over, rank
 from tensorplay.distributed import autograd, rpc
 from tensorplay.distributed.rpc.agent import Agent
 from tensorplay.distributed.rpc.current import set_thread_agent
@@ -91,6 +91,76 @@ def test_pass_that_begins_after_the_departure(agents: list[Agent], through: bool
         for _ in range(2):
             with pytest.raises(rpc.WorkerLeftError, match="worker2 took part"):
                 autograd.backward(context_id, [loss], retain_graph=True)
+    check_that_others_go_on()
+
+
+def depart(agents: list[Agent], worker: int) -> None:
+    """In a thread of its own: the closing one leaves the context that it is in."""
+    closing = threading.Thread(target=agents[worker].close, kwargs={"graceful": False})
+    closing.start()
+    closing.join(LIMIT)
+    for other in agents:
+        if other is not agents[worker]:
+            eventually(lambda other=other: worker in other.departed)
+
+
+_ran_on: list[int] = []
+
+
+class Noted(tp.autograd.Function):
+    """The identity; notes where its rule runs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        _ran_on.append(rank())
+        return grad
+
+
+def noted_on_the_way(workers: list[int], x: Any) -> Any:
+    if not workers:
+        return Noted.apply(x)
+    y = rpc.rpc_sync(workers[0], noted_on_the_way, args=(workers[1:], Noted.apply(x)))
+    return Noted.apply(y)
+
+
+def test_pass_that_cannot_end_uses_up_nothing_where_that_is_known(agents: list[Agent]) -> None:
+    """The workers that have exchanged messages with the one that left run no rule."""
+    _ran_on.clear()
+    x, y = (tp.ones(2, requires_grad=True) for _ in range(2))
+    with autograd.context() as context_id:
+        aside = Noted.apply(y * y)
+        through = rpc.rpc_sync(1, noted_on_the_way, args=([2, 0], x))
+        beyond = rpc.rpc_sync(1, noted_on_the_way, args=([0], x))
+        depart(agents, 2)
+        for _ in range(3):
+            with pytest.raises(rpc.WorkerLeftError, match="worker2 took part"):
+                autograd.backward(context_id, [aside.sum(), through.sum(), beyond.sum()])
+            with pytest.raises(rpc.WorkerLeftError, match="worker2 took part"):
+                rpc.rpc_sync(1, autograd.backward, args=(context_id, [beyond.sum()]))
+        assert _ran_on == []
+        assert autograd.get_gradients(context_id) == {}
+        # What needs nobody else is still whole.
+        aside.sum().backward()
+        assert y.grad.tolist() == [2.0, 2.0]
+        assert autograd._get_debug_info()["num_current_backward_passes"] == 0
+    check_that_others_go_on()
+
+
+def test_pass_of_a_worker_that_does_not_know_who_has_left(agents: list[Agent]) -> None:
+    """It starts; whoever knows runs none of its rules."""
+    _ran_on.clear()
+    x = tp.ones(2, requires_grad=True)
+    with autograd.context() as context_id:
+        loss = rpc.rpc_sync(1, noted_on_the_way, args=([2], x)).sum()
+        depart(agents, 2)
+        with pytest.raises(rpc.WorkerLeftError, match="worker2 took part"):
+            autograd.backward(context_id, [loss])
+        assert _ran_on == []
+        assert autograd.get_gradients(context_id) == {}
     check_that_others_go_on()
 
 

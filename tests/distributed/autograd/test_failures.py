@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tensorplay as tp
-from distributed.autograd.driving import HARSH, LIMIT, eventually, left_over, on_first, rank
+from distributed.autograd.driving import HARSH, LIMIT, Thread, eventually, left_over, on_first, rank
 from distributed.autograd.remote import gradient_of, recorded, times_parameter, twice, via
 from harness.loopback import run_world
 from tensorplay.distributed import autograd as dist_autograd
@@ -425,6 +425,41 @@ def release_when(worker: int, context_id: int) -> None:
 def release_here(context_id: int) -> int:
     current_session().exchange.release(context_id)
     return rank()
+
+
+def test_a_release_ends_passes_that_wait_for_their_turn_too() -> None:
+    def program() -> None:
+        gate = Gate()
+        x = leaf()
+        context = dist_autograd._new_context()
+        context_id = context._context_id()
+        first, second = failing(x).sum(), (x * x).sum()
+        running = Thread(lambda: dist_autograd.backward(context_id, first))
+        assert gate.reached.wait(LIMIT)
+        begun = threading.Event()
+        holds = context.starting
+
+        class Noticed:
+            """The context's lock; tells when the second pass has come to it."""
+
+            def acquire(self, **how: Any) -> bool:
+                begun.set()
+                return holds.acquire(**how)
+
+            def release(self) -> None:
+                holds.release()
+
+        context.starting = Noticed()
+        waiting = Thread(lambda: dist_autograd.backward(context_id, second))
+        assert begun.wait(LIMIT)
+        dist_autograd._release_context(context_id)
+        gate.open.set()
+        for thread in (running, waiting):
+            with pytest.raises(RuntimeError, match=f"context {context_id} was released while"):
+                thread.result()
+        assert context.grads == {}
+
+    on_first(program, size=1)
 
 
 def test_what_one_context_s_failure_leaves_is_nothing_to_another() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +59,12 @@ class Outcome:
 
 def runner_of(part: Part) -> tuple[PassRunner, Outcome]:
     outcome = Outcome()
-    runner = PassRunner(part, outcome.failures.append, outcome.finish)  # type: ignore[arg-type]
+    runner = PassRunner(
+        part,  # type: ignore[arg-type]
+        outcome.failures.append,
+        outcome.finish,
+        contextlib.nullcontext(),
+    )
     return runner, outcome
 
 
