@@ -12,7 +12,10 @@ tensor([2., 4.])
 
 import builtins
 import importlib
+from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
+
+from numpy import finfo, iinfo
 
 # Importing the operations makes them methods of `Tensor`.
 from tensorplay import autograd
@@ -27,6 +30,7 @@ from tensorplay.dtypes import (
     bool as bool,
 )
 from tensorplay.dtypes import (
+    can_cast,
     complex64,
     complex128,
     double,
@@ -53,6 +57,45 @@ from tensorplay.dtypes import (
     int as int,
 )
 from tensorplay.ops.arithmetic import add, div, mul, sub
+from tensorplay.ops.arithmetic import (
+    div as divide,
+)
+from tensorplay.ops.arithmetic import (
+    div as true_divide,
+)
+from tensorplay.ops.arithmetic import (
+    mul as multiply,
+)
+from tensorplay.ops.arithmetic import (
+    sub as subtract,
+)
+from tensorplay.ops.array_protocol import from_dlpack
+from tensorplay.ops.bits import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+)
+from tensorplay.ops.combining import (
+    addcdiv,
+    addcmul,
+    atan2,
+    fmax,
+    fmin,
+    hypot,
+    lerp,
+    logaddexp,
+    nan_to_num,
+)
+from tensorplay.ops.combining import (
+    atan2 as arctan2,
+)
 from tensorplay.ops.comparison import (
     all as all,
 )
@@ -66,14 +109,32 @@ from tensorplay.ops.comparison import (
     isfinite,
     isinf,
     isnan,
+    isneginf,
+    isposinf,
+    isreal,
     le,
-    logical_not,
     lt,
     ne,
     nonzero,
+    signbit,
 )
 from tensorplay.ops.comparison import (
     any as any,
+)
+from tensorplay.ops.comparison import (
+    ge as greater_equal,
+)
+from tensorplay.ops.comparison import (
+    gt as greater,
+)
+from tensorplay.ops.comparison import (
+    le as less_equal,
+)
+from tensorplay.ops.comparison import (
+    lt as less,
+)
+from tensorplay.ops.comparison import (
+    ne as not_equal,
 )
 from tensorplay.ops.complex_numbers import (
     angle,
@@ -98,12 +159,51 @@ from tensorplay.ops.creation import (
     full,
     full_like,
     linspace,
+    logspace,
     ones,
     ones_like,
     tensor,
     zeros,
     zeros_like,
 )
+from tensorplay.ops.elementary import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cosh,
+    exp2,
+    expm1,
+    log1p,
+    log2,
+    log10,
+    logit,
+    rsqrt,
+    sinc,
+    sinh,
+    tan,
+)
+from tensorplay.ops.elementary import (
+    acos as arccos,
+)
+from tensorplay.ops.elementary import (
+    acosh as arccosh,
+)
+from tensorplay.ops.elementary import (
+    asin as arcsin,
+)
+from tensorplay.ops.elementary import (
+    asinh as arcsinh,
+)
+from tensorplay.ops.elementary import (
+    atan as arctan,
+)
+from tensorplay.ops.elementary import (
+    atanh as arctanh,
+)
+from tensorplay.ops.error_function import erf, erfc
 from tensorplay.ops.extrema import amax, amin, argmax, argmin
 from tensorplay.ops.extrema import max as max
 from tensorplay.ops.extrema import min as min
@@ -114,10 +214,14 @@ from tensorplay.ops.pointwise import (
     abs as abs,
 )
 from tensorplay.ops.pointwise import (
+    abs as absolute,
+)
+from tensorplay.ops.pointwise import (
     cos,
     exp,
     log,
     neg,
+    positive,
     reciprocal,
     relu,
     sgn,
@@ -128,10 +232,25 @@ from tensorplay.ops.pointwise import (
     square,
     tanh,
 )
+from tensorplay.ops.pointwise import (
+    neg as negative,
+)
 from tensorplay.ops.power import pow as pow
+from tensorplay.ops.products import cumprod, cumsum, prod
 from tensorplay.ops.reduction import mean, std, var
 from tensorplay.ops.reduction import sum as sum
-from tensorplay.ops.selection import clamp, maximum, minimum, where
+from tensorplay.ops.rounding import ceil, floor, floor_divide, fmod, frac, remainder, trunc
+from tensorplay.ops.rounding import (
+    round as round,
+)
+from tensorplay.ops.rounding import (
+    trunc as fix,
+)
+from tensorplay.ops.sampling import bernoulli, multinomial, normal
+from tensorplay.ops.selection import clamp, clamp_max, clamp_min, maximum, minimum, where
+from tensorplay.ops.selection import (
+    clamp as clip,
+)
 from tensorplay.ops.shape import (
     broadcast_to,
     clone,
@@ -144,6 +263,16 @@ from tensorplay.ops.shape import (
     unsqueeze,
 )
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
+from tensorplay.ops.statistics import (
+    count_nonzero,
+    median,
+    nanmean,
+    nanmedian,
+    nansum,
+    std_mean,
+    unique,
+    var_mean,
+)
 from tensorplay.random import (
     Generator,
     initial_seed,
@@ -151,6 +280,7 @@ from tensorplay.random import (
     rand,
     rand_like,
     randint,
+    randint_like,
     randn,
     randn_like,
     randperm,
@@ -158,39 +288,77 @@ from tensorplay.random import (
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, futures, nn, optim
+    from tensorplay import distributed, distributions, futures, nn, optim, utils
+    from tensorplay.io import load, save
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
+_LAZY = frozenset({"distributed", "distributions", "futures", "nn", "optim", "utils"})
+#: Functions of such modules.
+_LAZY_FUNCTIONS = {"load": "io", "save": "io"}
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
     "Generator",
     "Tensor",
+    "absolute",
+    "acos",
+    "acosh",
     "add",
+    "addcdiv",
+    "addcmul",
     "allclose",
     "amax",
     "amin",
     "angle",
     "arange",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
     "argmax",
     "argmin",
     "as_tensor",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
     "autograd",
+    "bernoulli",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
     "bmm",
     "broadcast_to",
+    "can_cast",
     "cat",
+    "ceil",
     "chunk",
     "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
     "clone",
     "complex128",
     "complex64",
     "conj",
     "cos",
+    "cosh",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
     "distributed",
+    "distributions",
     "div",
+    "divide",
     "dot",
     "double",
     "dtype",
@@ -199,12 +367,25 @@ __all__ = [
     "enable_grad",
     "eq",
     "equal",
+    "erf",
+    "erfc",
     "exp",
+    "exp2",
+    "expm1",
     "eye",
+    "finfo",
+    "fix",
     "flatten",
     "float16",
     "float32",
     "float64",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "frac",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
@@ -212,10 +393,15 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "greater",
+    "greater_equal",
     "gt",
     "half",
+    "hypot",
+    "iinfo",
     "imag",
     "index_select",
+    "inf",
     "initial_seed",
     "int16",
     "int32",
@@ -228,11 +414,27 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
     "le",
+    "lerp",
+    "less",
+    "less_equal",
     "linspace",
+    "load",
     "log",
+    "log10",
+    "log1p",
+    "log2",
     "log_softmax",
+    "logaddexp",
+    "logical_and",
     "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logit",
+    "logspace",
     "logsumexp",
     "long",
     "lt",
@@ -240,39 +442,60 @@ __all__ = [
     "matmul",
     "maximum",
     "mean",
+    "median",
     "minimum",
     "mm",
     "mul",
+    "multinomial",
+    "multiply",
+    "nan",
+    "nan_to_num",
+    "nanmean",
+    "nanmedian",
+    "nansum",
     "ne",
     "neg",
+    "negative",
     "nn",
     "no_grad",
     "nonzero",
     "norm",
+    "normal",
+    "not_equal",
     "ones",
     "ones_like",
     "optim",
     "outer",
     "permute",
+    "pi",
     "polar",
+    "positive",
+    "prod",
     "promote_types",
     "rand",
     "rand_like",
     "randint",
+    "randint_like",
     "randn",
     "randn_like",
     "randperm",
     "real",
     "reciprocal",
     "relu",
+    "remainder",
     "reshape",
+    "rsqrt",
+    "save",
     "set_default_dtype",
     "set_grad_enabled",
     "sgn",
     "short",
     "sigmoid",
     "sign",
+    "signbit",
     "sin",
+    "sinc",
+    "sinh",
     "softmax",
     "split",
     "sqrt",
@@ -280,15 +503,23 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "std_mean",
     "sub",
+    "subtract",
     "t",
+    "tan",
     "tanh",
     "tensor",
     "transpose",
+    "true_divide",
+    "trunc",
     "uint8",
     "unbind",
+    "unique",
     "unsqueeze",
+    "utils",
     "var",
+    "var_mean",
     "view_as_complex",
     "view_as_real",
     "where",
@@ -305,8 +536,10 @@ def is_tensor(obj: object) -> "builtins.bool":
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"tensorplay.{name}")
+    if name in _LAZY_FUNCTIONS:
+        return getattr(importlib.import_module(f"tensorplay.{_LAZY_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS})

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 dtype: TypeAlias = np.dtype[Any]
+# Some names of types here are those of builtins.
+Bool: TypeAlias = bool
 
 float16 = half = np.dtype(np.float16)
 float32 = float = np.dtype(np.float32)
@@ -146,3 +148,16 @@ def promote_types(a: Any, b: Any) -> dtype:
             return complex128
         return wide
     return canonical(np.promote_types(a, b))
+
+
+def can_cast(from_: Any, to: Any) -> Bool:
+    """Whether values of one type convert to the other by the rules of promotion.
+
+    >>> can_cast(float32, int64)
+    False
+    """
+    from_, to = as_dtype(from_), as_dtype(to)
+    if CATEGORY[from_.kind] != CATEGORY[to.kind]:
+        return CATEGORY[from_.kind] < CATEGORY[to.kind]
+    # Signed numbers do not become unsigned ones.
+    return not (to.kind == "u" and from_.kind == "i")

@@ -107,3 +107,52 @@ def index(input: Tensor) -> int:
     if array.size != 1 or array.dtype.kind not in "biu":
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return int(array.item())
+
+
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor with another element type; without one, the name of the type that it has.
+
+    Args:
+        dtype: A dtype, or a name as this function gives it.
+
+    >>> import tensorplay as tp
+    >>> tp.ones(1).type()
+    'torch.FloatTensor'
+    >>> tp.ones(1).type("torch.LongTensor").dtype
+    dtype('int64')
+    """
+    if dtype is None:
+        return f"torch.{_TYPE_NAMES[input._array.dtype]}"
+    if isinstance(dtype, str):
+        name = dtype.rpartition(".")[2]
+        for known, type_name in _TYPE_NAMES.items():
+            if name == type_name:
+                dtype = known
+    return cast(input, dtypes.as_dtype(dtype))
+
+
+_TYPE_NAMES = {
+    dtypes.float16: "HalfTensor",
+    dtypes.float32: "FloatTensor",
+    dtypes.float64: "DoubleTensor",
+    dtypes.uint8: "ByteTensor",
+    dtypes.int8: "CharTensor",
+    dtypes.int16: "ShortTensor",
+    dtypes.int32: "IntTensor",
+    dtypes.int64: "LongTensor",
+    dtypes.bool: "BoolTensor",
+    dtypes.complex64: "ComplexFloatTensor",
+    dtypes.complex128: "ComplexDoubleTensor",
+}
+
+
+def cpu(input: Tensor) -> Tensor:
+    """The tensor itself: it lives in main memory already."""
+    return input
+
+
+def formatted_by(input: Tensor, specification: str) -> str:
+    """What ``f"{tensor:.3f}"`` gives: without dimensions, the number in that format."""
+    if input._array.ndim == 0 and specification:
+        return format(input._array.item(), specification)
+    return format(str(input), specification)

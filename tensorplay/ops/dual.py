@@ -125,3 +125,8 @@ def zeros_like(value: Any) -> Any:
     array = value._array if isinstance(value, Tensor) else value
     zeros = np.zeros(array.shape, array.dtype)
     return wrap(zeros) if isinstance(value, Tensor) else zeros
+
+
+def apply(on_tensor: Any, on_array: Any, value: Any) -> Any:
+    """A function of one value, of which there is one form for tensors and one for arrays."""
+    return on_tensor(value) if isinstance(value, Tensor) else on_array(value)

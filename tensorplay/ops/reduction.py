@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.autograd.graph import Node
+from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.pointwise import sqrt
+from tensorplay.ops.pointwise import unary
 from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
@@ -126,7 +126,7 @@ def mean(
 
 
 def var(
-    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+    input: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False, **options: Any
 ) -> Tensor:
     """The variance, over all elements or the dimensions `dim`.
 
@@ -134,8 +134,11 @@ def var(
 
     Args:
         correction: What is subtracted from the number of elements in the divisor.
-        options: ``unbiased=False`` is another way to say ``correction=0``.
+        options: ``unbiased=False`` is another way to say ``correction=0``; so is a boolean in the
+            place of `correction`, or alone in that of `dim`.
     """
+    if isinstance(dim, bool):
+        dim, correction = None, int(dim)
     correction = _correction(correction, options)
     if input._array.dtype.kind == "c":
         of_parts = [var(part, dim, correction, keepdim) for part in (input.real, input.imag)]
@@ -144,22 +147,38 @@ def var(
     deviation: Tensor = input - mean(input, dim, keepdim=True)
     divisor = deviation._array.size // max(1, _groups(deviation, dim)) - correction
     total = sum(deviation * deviation, dim, keepdim)
-    result: Tensor = total / max(divisor, 0) if divisor > 0 else total * float("nan")
+    result: Tensor = total / divisor if divisor > 0 else total * float("inf")
     return result
 
 
+class StdBackward0(BareNode):
+    """The square root of a variance.  Where all elements are equal, the gradient is zero."""
+
+    __slots__ = ()
+    lift = (OUTPUT,)
+
+    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
+        zero = dual.array(out) == 0
+        return (dual.where(zero, 0, grad / dual.where(zero, 1, out + out)),)
+
+
+_root = unary(np.sqrt, StdBackward0, "The square root, as `std` takes it.")
+
+
 def std(
-    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+    input: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False, **options: Any
 ) -> Tensor:
     """The standard deviation: the square root of `var`, whose arguments it takes."""
-    return sqrt(var(input, dim, _correction(correction, options), keepdim))
+    return _root(var(input, dim, correction, keepdim, **options))
 
 
-def _correction(correction: int, options: dict[str, Any]) -> int:
+def _correction(correction: Any, options: dict[str, Any]) -> Any:
     unbiased = options.pop("unbiased", None)
     if options:
         raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
-    return correction if unbiased is None else int(unbiased)
+    if unbiased is not None:
+        return int(unbiased)
+    return 1 if correction is None else correction
 
 
 def _groups(input: Tensor, dim: Dim) -> int:

@@ -137,7 +137,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
             bound = _bound(input, max, "max")
             input = where(wrap(input._array > bound._array), bound, input)
         return input
-    input = common_tensors(input, min if max is None else max, "bound")[0]
+    for bound in (min, max):
+        if bound is not None:
+            input = common_tensors(input, bound, "a bound of clamp")[0]
     x = input._array
     refuse_complex(x, "clamp")
     out = np.clip(x, min, max)
@@ -156,3 +158,13 @@ def _bound(input: Tensor, given: Any, what: str) -> Tensor:
     bound = common_tensors(input, given, what)[1]
     refuse_complex(bound._array, "clamp")
     return bound
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """`clamp` with a lower bound only."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """`clamp` with an upper bound only."""
+    return clamp(input, max=max)

@@ -45,7 +45,6 @@ def test_names_of_calls_and_methods() -> None:
         (tp, "complex32"),
         (tp.nn, "Conv2d"),
         (tp.nn, "Embedding"),
-        (tp.nn, "LSTM"),
         (tp.nn, "BatchNorm1d"),
     ],
 )
