@@ -162,6 +162,7 @@ class DistributedOptimizer:
         self._add(_groups_of([param_group]))
 
     def _call(self, rref: RRef[Any], function: Callable[..., Any], *args: Any) -> Future:
+        rref._check_session(function.__name__)
         return current_agent().call_on_value(
             rref, function, args, None, UNSET_RPC_TIMEOUT, waits=False
         )
