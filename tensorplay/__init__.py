@@ -149,6 +149,7 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
+from tensorplay.ops.conversion import result_type
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -484,6 +485,7 @@ __all__ = [
     "relu",
     "remainder",
     "reshape",
+    "result_type",
     "rsqrt",
     "save",
     "set_default_dtype",

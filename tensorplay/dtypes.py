@@ -151,13 +151,9 @@ def promote_types(a: Any, b: Any) -> dtype:
 
 
 def can_cast(from_: Any, to: Any) -> Bool:
-    """Whether values of one type convert to the other by the rules of promotion.
+    """Whether one type converts to the other without a loss of category, as from float to int.
 
     >>> can_cast(float32, int64)
     False
     """
-    from_, to = as_dtype(from_), as_dtype(to)
-    if CATEGORY[from_.kind] != CATEGORY[to.kind]:
-        return CATEGORY[from_.kind] < CATEGORY[to.kind]
-    # Signed numbers do not become unsigned ones.
-    return not (to.kind == "u" and from_.kind == "i")
+    return CATEGORY[as_dtype(from_).kind] <= CATEGORY[as_dtype(to).kind]

@@ -158,10 +158,10 @@ def to_dlpack(
         copy: Whether the memory must, or must not, be copied.
 
     Raises:
-        RuntimeError: The tensor requires grad; detach it first.
+        BufferError: The tensor requires grad; detach it first.
     """
     if self._requires_grad:
-        raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
     # NumPy 2.0 knows only the first of them.
     return self._array.__dlpack__(**{name: one for name, one in given.items() if one is not None})
@@ -190,10 +190,13 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
 
     Args:
         ext_tensor: An object with ``__dlpack__``, such as an array of NumPy, PyTorch, CuPy or JAX,
-            or a capsule that such a method gave.  It must be in main memory.
+            or a capsule that such a method gave.  It must be in main memory.  Of a capsule of
+            DLPack's first version, which cannot say whether that is allowed, the tensor cannot be
+            written to.
 
     Raises:
         BufferError: The memory cannot be shared, or holds what tensors cannot hold.
+        TypeError: It is neither.
 
     >>> import numpy as np
     >>> import tensorplay as tp
@@ -203,8 +206,10 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     >>> tensor
     tensor([5., 0.], dtype=float64)
     """
-    if isinstance(ext_tensor, Tensor):
-        return wrap(numpy(ext_tensor))
     if not hasattr(ext_tensor, "__dlpack__"):
+        if type(ext_tensor).__name__ != "PyCapsule":
+            raise TypeError(
+                f"from_dlpack() takes an object with __dlpack__, not {type(ext_tensor).__name__}"
+            )
         ext_tensor = _Capsule(ext_tensor)
     return wrap(dtypes.normalised(np.from_dlpack(ext_tensor)))

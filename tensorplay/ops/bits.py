@@ -31,7 +31,7 @@ def _bitwise(ufunc: Any, name: str, doc: str) -> Callable[..., Any]:
 
 def _check_whole(tensor: Tensor, name: str) -> None:
     if tensor._array.dtype.kind not in "bui":
-        raise RuntimeError(
+        raise NotImplementedError(
             f'"{name}" not implemented for {tensor._array.dtype}: it takes booleans or integers'
         )
 

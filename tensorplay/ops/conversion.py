@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.ops.creation import check_device
+from tensorplay.ops.creation import check_device, tensor
 from tensorplay.ops.recording import cast
 from tensorplay.ops.shape import clone
 from tensorplay.tensor import Tensor, wrap
@@ -146,13 +146,29 @@ _TYPE_NAMES = {
 }
 
 
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The type that an operation on two tensors or numbers computes in.
+
+    >>> import tensorplay as tp
+    >>> tp.result_type(tp.ones(1, dtype=tp.int64), 1.0)
+    dtype('float32')
+    """
+    groups: tuple[list[dtypes.dtype], ...] = ([], [], [])
+    for one in (tensor1, tensor2):
+        if isinstance(one, Tensor):
+            groups[0 if one._array.ndim else 1].append(one._array.dtype)
+        else:
+            groups[2].append(tensor(one)._array.dtype)
+    return dtypes.result_type(*groups)
+
+
 def cpu(input: Tensor) -> Tensor:
     """The tensor itself: it lives in main memory already."""
     return input
 
 
 def formatted_by(input: Tensor, specification: str) -> str:
-    """What ``f"{tensor:.3f}"`` gives: without dimensions, the number in that format."""
-    if input._array.ndim == 0 and specification:
+    """What ``f"{tensor:.3f}"`` gives: without dimensions it is formatted as a number."""
+    if input._array.ndim == 0:
         return format(input._array.item(), specification)
-    return format(str(input), specification)
+    return object.__format__(input, specification)

@@ -213,9 +213,11 @@ def reciprocal(input: Tensor) -> Tensor:
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1, as each element is negative, zero or positive; its gradient is zero."""
-    refuse_complex(input._array, "sign")
-    out = np.sign(input._array)
+    """-1, 0 or 1, as each element is negative, zero (or NaN) or positive; its gradient is zero."""
+    x = input._array
+    refuse_complex(x, "sign")
+    # NumPy's sign of NaN is NaN.
+    out = x.copy() if x.dtype.kind == "b" else np.subtract(x > 0, x < 0, dtype=x.dtype)
     return wrap(out, SignBackward0((edge_of(input),)) if wanted(input) else None)
 
 

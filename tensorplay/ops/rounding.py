@@ -86,7 +86,9 @@ def _rounding(ufunc: Any, node_class: type[Node], doc: str) -> Callable[[Tensor]
     def operation(input: Tensor) -> Tensor:
         x = input._array
         refuse_complex(x, operation.__name__)
-        if x.dtype.kind in "bui":
+        if x.dtype.kind == "b":
+            raise NotImplementedError(f'"{operation.__name__}" not implemented for booleans')
+        if x.dtype.kind in "ui":
             # Whole already.
             return wrap(x.copy())
         return wrap(ufunc(x), node_class((edge_of(input),)) if wanted(input) else None)
@@ -123,7 +125,7 @@ def frac(input: Tensor) -> Tensor:
     """The part behind the point, with the sign of the element."""
     x = input._array
     if x.dtype.kind != "f":
-        raise RuntimeError(f"frac(): expected floating-point elements, got {x.dtype}")
+        raise NotImplementedError(f'"frac" not implemented for {x.dtype}')
     return wrap(x - np.trunc(x), FracBackward0((edge_of(input),)) if wanted(input) else None)
 
 

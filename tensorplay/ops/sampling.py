@@ -63,7 +63,7 @@ def bernoulli(
     x = input._array
     chances = x if p is None else np.float64(p)
     if p is None and x.dtype.kind != "f":
-        raise RuntimeError(f'"bernoulli" not implemented for {x.dtype}')
+        raise NotImplementedError(f'"bernoulli" not implemented for {x.dtype}')
     if not np.all((chances >= 0) & (chances <= 1)):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true: they are probabilities")
     drawn = (generator or default_generator).draw("random", x.shape)

@@ -69,7 +69,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
     >>> import tensorplay as tp
     >>> tp.median(tp.tensor([[3.0, 1.0, 2.0]]), dim=1)
-    ValuesAndIndices(values=tensor([2.]), indices=tensor([1]))
+    ValuesAndIndices(values=tensor([2.]), indices=tensor([2]))
     """
     return _median(input, dim, keepdim, skip_nan=False)
 

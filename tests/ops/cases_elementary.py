@@ -36,7 +36,7 @@ TWO_ZEROS = [[1.5, 0.0, -0.5, 0.0, 1.2], [0.7, 1.1, -1.3, 0.9, 0.0]]
 
 
 def cases(real, positive, distinct):
-    table = {
+    return {
         "exp2": (tp.exp2, (real(3),)),
         "expm1": (tp.expm1, (real(3),)),
         "log1p": (tp.log1p, (positive(3),)),
@@ -117,7 +117,6 @@ def cases(real, positive, distinct):
         "lerp_": (lambda a, b: written(a, lambda t: t.lerp_(b, 0.3)), (real(3), real(3, seed=1))),
         "ufunc of an array": (lambda a: np.arctan2(np.arange(3.0) + 0.5, a), (real(3),)),
     }
-    return table
 
 
 def complex_cases(waves):
