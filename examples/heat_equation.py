@@ -13,11 +13,13 @@ gradients of these rows go back the same way (`HaloAdjoint`).  There is no remot
 runs on each rank's own graph, and MPI carries the rest.  The ranks cannot wait for one another in a
 circle, because
 
-- each rank's time steps need one another's results, so the exchanges are a chain in its graph: in
-  every backward pass they come one at a time, the last one first, whatever else the engine does;
-- all ranks have the same number of them, each before the same step, and each is run exactly once:
-  the misfit, even of no cell at all, depends on the last step, and so on all;
-- within an exchange nobody waits before it has given all that its neighbours wait for.
+- each exchange needs what came of the one before, so they are a chain in each rank's graph: in a
+  backward pass they come one at a time, the last one first, whatever else the engine does;
+- all ranks have the same number of them, and run each exactly once: the misfit, and so each rank's
+  share of it, depends on the last step, and that on all;
+- within an exchange nobody waits before it has sent all that its neighbours wait for.
+
+An exchange beside the chain would break this: ranks might come to it at different times.
 
 Finite differences check the gradient, also of cells along the cuts.
 """
@@ -36,7 +38,7 @@ import numpy as np
 from showing import Progress, pyplot
 
 import tensorplay as tp
-import tensorplay.distributed.rpc  # noqa: F401  (a rank that fails ends the job)
+import tensorplay.distributed.rpc  # from here on a rank that fails ends the job
 from tensorplay.autograd import Function
 
 #: How much better hot matter conducts: by (1 + HOTTER * temperature).
@@ -183,10 +185,11 @@ def misfit(heating: tp.Tensor, measured: list[tp.Tensor], strip: Strip, steps: i
     their noise; and a little for each difference between neighbouring cells' heating.
     """
     cells = heating.shape[1] ** 2
-    total = tp.tensor(0.0, dtype=tp.float64)
-    for found, wanted in zip(run(heating, strip, steps), measured, strict=True):
-        total = total + ((found - wanted) ** 2).sum()
+    # The run takes the heating from this exchange too, which makes it the first in the chain.
     padded = Halo.apply(heating, strip)
+    total = tp.tensor(0.0, dtype=tp.float64)
+    for found, wanted in zip(run(padded[1:-1, 1:-1], strip, steps), measured, strict=True):
+        total = total + ((found - wanted) ** 2).sum()
     downwards, sideways = padded[1:] - padded[:-1], padded[1:-1, 1:] - padded[1:-1, :-1]
     # A difference across a cut belongs to the rank above it, so that it counts once.
     mine = downwards if strip.rows.start == 0 else downwards[1:]
@@ -357,8 +360,7 @@ def main() -> None:
     if comm.size > args.cells:
         sys.exit(f"{args.cells} rows are too few for {comm.size} ranks")
     faults = solve(Strip(comm, args.cells), args)
-    comm.Free()
-    if faults:
+    if faults and comm.rank == 0:
         sys.exit("; ".join(faults))
 
 

@@ -65,7 +65,7 @@ class Carts:
 
     def push(self, actions: np.ndarray) -> None:
         """One step of those that are up; `actions`, one for each of them, are 0 (left) or 1."""
-        x, speed, angle, turning = self.states[self.up].T
+        _, speed, angle, turning = self.states[self.up].T
         mass = self.CART + self.POLE
         moment = self.POLE * self.HALF_LENGTH
         sine, cosine = np.sin(angle), np.cos(angle)
@@ -114,9 +114,7 @@ class Agent:
 
     @rpc.functions.async_execution
     def select(self, observer: int, carts: list[int], states: np.ndarray) -> Future:
-        """What to do with an observer's carts, in the states that they are in: the future of 0 or 1
-        for each of them.
-        """
+        """What to do with an observer's carts in these states: 0 or 1 for each, in the future."""
         future: Future = Future()
         with self._lock:
             self.calls += 1

@@ -48,7 +48,7 @@ class Progress:
 
 
 def pyplot() -> Any:
-    """matplotlib's pyplot, drawing into files; None if it is not installed."""
+    """The module pyplot of matplotlib, drawing into files; None if it is not installed."""
     try:
         import matplotlib
     except ImportError:
