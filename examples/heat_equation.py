@@ -48,7 +48,7 @@ HOTTER = 0.5
 PACE = 0.15
 #: Measurements are taken after these parts of the run.
 TIMES = (0.25, 0.5, 0.75, 1.0)
-#: Standard deviation of the noise, in units of temperature; the plate gets to about 0.6.
+#: Standard deviation of the noise, in units of temperature; the plate gets to about 0.5.
 NOISE = 0.003
 #: How little the heating is expected to change from cell to cell.
 SMOOTHNESS = 3e-3
