@@ -276,6 +276,7 @@ from tensorplay.ops.statistics import (
 )
 from tensorplay.random import (
     Generator,
+    get_rng_state,
     initial_seed,
     manual_seed,
     rand,
@@ -285,6 +286,8 @@ from tensorplay.random import (
     randn,
     randn_like,
     randperm,
+    seed,
+    set_rng_state,
 )
 from tensorplay.tensor import Tensor
 
@@ -390,6 +393,7 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "get_rng_state",
     "greater",
     "greater_equal",
     "gt",
@@ -482,8 +486,10 @@ __all__ = [
     "reshape",
     "result_type",
     "rsqrt",
+    "seed",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_rng_state",
     "sgn",
     "short",
     "sigmoid",
