@@ -271,7 +271,6 @@ from tensorplay.ops.statistics import (
     nanmedian,
     nansum,
     std_mean,
-    unique,
     var_mean,
 )
 from tensorplay.random import (
@@ -517,7 +516,6 @@ __all__ = [
     "trunc",
     "uint8",
     "unbind",
-    "unique",
     "unsqueeze",
     "var",
     "var_mean",

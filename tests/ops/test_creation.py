@@ -141,6 +141,6 @@ def test_generators_serve_all_that_is_random():
 
 def test_multinomial_never_draws_what_has_no_weight():
     weights = tp.tensor([[0.0, 1e-30, 0.0, 1.0, 0.0]] * 2000)
-    assert set(tp.multinomial(weights, 50, replacement=True).unique().tolist()) <= {1, 3}
+    assert set(tp.multinomial(weights, 50, replacement=True).flatten().tolist()) <= {1, 3}
     with pytest.raises(RuntimeError, match="without replacement"):
         tp.multinomial(weights, 3)
