@@ -26,4 +26,4 @@ def test_files_that_are_named_are_there() -> None:
     named = re.findall(r"`([\w/]+/\w+\.py)`", PAGE)
     assert len(named) > 8
     for name in named:
-        assert list((CHECKOUT / "tensorplay").rglob(name)), name
+        assert (CHECKOUT / name).is_file() or list((CHECKOUT / "tensorplay").rglob(name)), name

@@ -35,7 +35,6 @@ class ModelWorker:
         over: Passes started here that have ended.
         sent: What was sent, by kind and pass.
         begun: Who was told that a pass has begun.
-        taken: The parcels that have come, as `shape` tells them apart.
     """
 
     def __init__(self, world: World, rank: int) -> None:
@@ -51,7 +50,6 @@ class ModelWorker:
         self.over: set[int] = set()
         self.sent: Counter[tuple[str, int]] = Counter()
         self.begun: Counter[tuple[int, int]] = Counter()
-        self.taken: set[Any] = set()
 
     def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
         self.known.add(to)
@@ -63,7 +61,6 @@ class ModelWorker:
 
     def receive(self, source: int, parcel: Any) -> Callable[[], None] | None:
         kind, first, second = parcel
-        self.taken.add((source, shape(parcel)))
         if kind == "message":
             return self._receive_message(source, first, *second)
         if kind == "answers":
@@ -197,13 +194,3 @@ class ModelWorker:
         self.world.run_until(lambda: pass_id in self.over)
         missing = self.closures.pop(pass_id).missing
         assert not missing
-
-
-def shape(parcel: Any) -> Any:
-    """What of a parcel decides over what comes next: all but the gradients themselves."""
-    kind, pass_id, content = parcel
-    if kind == "answers":
-        retain_graph, answers, known = content
-        answers = tuple([(number, grads is None) for number, grads in answers])
-        content = retain_graph, answers, known
-    return kind, pass_id, content

@@ -8,16 +8,23 @@ from typing import Any
 import numpy as np
 
 import tensorplay as tp
+from distributed.autograd.program_failures import shown
+from distributed.autograd.program_maker import program_of
+from distributed.autograd.program_plain import Gradients, interpret, leaves
 from distributed.autograd.program_runs import (
+    PASS_SECONDS,
+    Source,
     compare,
     forget_parameters,
+    from_source,
     gradients_here,
     parameters_here,
     run_block,
-    shown,
+    source_for,
+    tolerance_for,
     unpack,
 )
-from distributed.autograd.programs import Gradients, Program, interpret, leaves, program_of
+from distributed.autograd.programs import Program
 from tensorplay.distributed import autograd as dist_autograd
 from tensorplay.distributed import rpc
 
@@ -85,38 +92,42 @@ def difference_products(program: Program, step: float = 1e-5) -> Gradients:
 # -- over workers ----------------------------------------------------------------------------------
 
 
-def differentiate_recorded(seed: int, size: int, context_id: int, losses: rpc.RRef[Any]) -> None:
+def differentiate_recorded(
+    source: Source, context_id: int, losses: rpc.RRef[Any], timeout: float
+) -> None:
     """The first pass of a program, recorded, on the worker that has its losses."""
-    roots = roots_of(program_of(seed, size), unpack(losses.local_value()))
-    dist_autograd.backward(context_id, roots, create_graph=True)
+    roots = roots_of(from_source(source), unpack(losses.local_value()))
+    dist_autograd.backward(context_id, roots, create_graph=True, timeout=timeout)
 
 
-def along_here(seed: int, size: int, context_id: int) -> Any:
+def along_here(source: Source, context_id: int) -> Any:
     """This worker's part of the inner product."""
-    program = program_of(seed, size)
+    program = from_source(source)
     grads = dist_autograd.get_gradients(context_id)
-    return along(program, {name: grads.get(one) for name, one in parameters_here(program).items()})
+    return along(program, {name: grads.get(one) for name, one in parameters_here(source).items()})
 
 
-def distributed_products(program: Program) -> tuple[Gradients, Gradients]:
+def distributed_products(program: Program, timeout: float) -> tuple[Gradients, Gradients]:
     """Each parameter's gradient, and what the second pass adds to it; this worker drives."""
-    key = (program.seed, program.size)
+    source = source_for(program)
     first: Gradients = {}
     both: Gradients = {}
     everybody = range(program.size)
     with dist_autograd.context() as context_id:
-        losses = rpc.remote(program.start, run_block, args=(*key, 0, None))
-        rpc.rpc_sync(program.start, differentiate_recorded, args=(*key, context_id, losses))
+        losses = rpc.remote(program.start, run_block, args=(source, 0, None))
+        rpc.rpc_sync(
+            program.start, differentiate_recorded, args=(source, context_id, losses, timeout)
+        )
         for worker in everybody:
-            first |= rpc.rpc_sync(worker, gradients_here, args=(*key, context_id))
-        parts = [rpc.rpc_async(one, along_here, args=(*key, context_id)) for one in everybody]
+            first |= rpc.rpc_sync(worker, gradients_here, args=(source, context_id))
+        parts = [rpc.rpc_async(one, along_here, args=(source, context_id)) for one in everybody]
         product = sum([part.wait() for part in parts], tp.zeros((), dtype=tp.float64))
         if product.requires_grad:
-            dist_autograd.backward(context_id, product)
+            dist_autograd.backward(context_id, product, timeout=timeout)
         for worker in everybody:
-            both |= rpc.rpc_sync(worker, gradients_here, args=(*key, context_id))
+            both |= rpc.rpc_sync(worker, gradients_here, args=(source, context_id))
     for worker in everybody:
-        rpc.rpc_sync(worker, forget_parameters, args=key)
+        rpc.rpc_sync(worker, forget_parameters, args=(source,))
     added = {
         name: both[name] if grad is None else both[name] - grad for name, grad in first.items()
     }
@@ -132,18 +143,27 @@ def check_products(seed: int, size: int) -> bool:
     Returns whether there was a product other than zero.
     """
     program = program_of(seed, size)
-    with shown(program):
-        gradients, products = distributed_products(program)
-        expected_gradients, expected = plain_products(program)
-        compare(gradients, expected_gradients, 1e-12)
-        compare(_zeros_for_none(gradients, products), _zeros_for_none(gradients, expected), 1e-9)
-        if program.smooth:
-            by_difference = difference_products(program)
-            compare(
-                {name: by_difference[name] if g is None else g for name, g in products.items()},
-                by_difference,
-                1e-6,
-            )
+    with shown(program, check_products_of):
+        return check_products_of(program)
+
+
+def check_products_of(program: Program, timeout: float = PASS_SECONDS) -> bool:
+    """The same for a program of whatever origin."""
+    gradients, products = distributed_products(program, timeout)
+    expected_gradients, expected = plain_products(program)
+    compare(gradients, expected_gradients, tolerance_for(program, 1e-12))
+    compare(
+        _zeros_for_none(gradients, products),
+        _zeros_for_none(gradients, expected),
+        tolerance_for(program, 1e-9),
+    )
+    if program.differentiable:
+        by_difference = difference_products(program)
+        compare(
+            {name: by_difference[name] if g is None else g for name, g in products.items()},
+            by_difference,
+            1e-6,
+        )
     return any(array is not None and array.any() for array in expected.values())
 
 

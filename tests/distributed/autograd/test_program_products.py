@@ -29,4 +29,4 @@ def test_hessian_vector_products_of_random_programs(size: int, count: int) -> No
     for number in range(count // BATCH):
         first = number * BATCH
         on_first(drive, size=size, weather=weather_of(number))
-    assert products > count / 3, "most programs have no second derivatives"
+    assert products > count / 6, "too few programs have second derivatives"
