@@ -69,6 +69,22 @@ from tensorplay.ops.arithmetic import (
 from tensorplay.ops.arithmetic import (
     sub as subtract,
 )
+from tensorplay.ops.arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_shapes,
+    broadcast_tensors,
+    cartesian_prod,
+    column_stack,
+    dstack,
+    hsplit,
+    hstack,
+    meshgrid,
+    tensor_split,
+    vsplit,
+    vstack,
+)
 from tensorplay.ops.array_protocol import from_dlpack
 from tensorplay.ops.bits import (
     bitwise_and,
@@ -149,7 +165,16 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
+from tensorplay.ops.contraction import einsum, inner, tensordot
 from tensorplay.ops.conversion import result_type
+from tensorplay.ops.counting import (
+    bincount,
+    bucketize,
+    histc,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -166,6 +191,20 @@ from tensorplay.ops.creation import (
     tensor,
     zeros,
     zeros_like,
+)
+from tensorplay.ops.decompositions import cholesky
+from tensorplay.ops.decompositions import svd_with_v as svd
+from tensorplay.ops.determinants import det, logdet, pinverse, slogdet
+from tensorplay.ops.diagonals import (
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    trace,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
 )
 from tensorplay.ops.elementary import (
     acos,
@@ -209,8 +248,39 @@ from tensorplay.ops.extrema import amax, amin, argmax, argmin
 from tensorplay.ops.extrema import max as max
 from tensorplay.ops.extrema import min as min
 from tensorplay.ops.gathering import gather, index_select
+from tensorplay.ops.index_writing import index_add, index_copy, index_fill, index_put
 from tensorplay.ops.joining import cat, chunk, split, stack, unbind
+from tensorplay.ops.joining import cat as concat
+from tensorplay.ops.joining import cat as concatenate
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
+from tensorplay.ops.masking import masked_fill, masked_scatter, masked_select, take, take_along_dim
+from tensorplay.ops.matrix_products import (
+    addbmm,
+    addmm,
+    addmv,
+    addr,
+    baddbmm,
+    cross,
+    kron,
+    mv,
+    vdot,
+)
+from tensorplay.ops.movement import (
+    adjoint,
+    flip,
+    fliplr,
+    flipud,
+    movedim,
+    narrow,
+    ravel,
+    repeat_interleave,
+    roll,
+    rot90,
+    select,
+    tile,
+    unflatten,
+)
+from tensorplay.ops.movement import movedim as moveaxis
 from tensorplay.ops.pointwise import (
     abs as abs,
 )
@@ -248,6 +318,7 @@ from tensorplay.ops.rounding import (
     trunc as fix,
 )
 from tensorplay.ops.sampling import bernoulli, multinomial, normal
+from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce
 from tensorplay.ops.selection import clamp, clamp_max, clamp_min, maximum, minimum, where
 from tensorplay.ops.selection import (
     clamp as clip,
@@ -263,7 +334,11 @@ from tensorplay.ops.shape import (
     transpose,
     unsqueeze,
 )
+from tensorplay.ops.shape import transpose as swapaxes
+from tensorplay.ops.shape import transpose as swapdims
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
+from tensorplay.ops.solving import inverse, matrix_power
+from tensorplay.ops.sorting import argsort, cummax, cummin, kthvalue, msort, sort, topk
 from tensorplay.ops.statistics import (
     count_nonzero,
     median,
@@ -291,12 +366,15 @@ from tensorplay.random import (
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, futures, nn, optim
+    from tensorplay import distributed, distributions, futures, linalg, nn, optim, utils
+    from tensorplay.io import load, save
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
+_LAZY = frozenset({"distributed", "distributions", "futures", "linalg", "nn", "optim", "utils"})
+#: Functions of such modules.
+_LAZY_FUNCTIONS = {"load": "io", "save": "io"}
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
@@ -306,8 +384,13 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "addbmm",
     "addcdiv",
     "addcmul",
+    "addmm",
+    "addmv",
+    "addr",
+    "adjoint",
     "allclose",
     "amax",
     "amin",
@@ -322,14 +405,20 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "as_tensor",
     "asin",
     "asinh",
     "atan",
     "atan2",
     "atanh",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "autograd",
+    "baddbmm",
     "bernoulli",
+    "bincount",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -337,30 +426,49 @@ __all__ = [
     "bitwise_right_shift",
     "bitwise_xor",
     "bmm",
+    "broadcast_shapes",
+    "broadcast_tensors",
     "broadcast_to",
+    "bucketize",
     "can_cast",
+    "cartesian_prod",
     "cat",
     "ceil",
+    "cholesky",
     "chunk",
     "clamp",
     "clamp_max",
     "clamp_min",
     "clip",
     "clone",
+    "column_stack",
     "complex128",
     "complex64",
+    "concat",
+    "concatenate",
     "conj",
     "cos",
     "cosh",
     "count_nonzero",
+    "cross",
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
+    "det",
+    "diag",
+    "diag_embed",
+    "diagflat",
+    "diagonal",
     "distributed",
+    "distributions",
     "div",
     "divide",
     "dot",
     "double",
+    "dstack",
     "dtype",
+    "einsum",
     "empty",
     "empty_like",
     "enable_grad",
@@ -375,6 +483,9 @@ __all__ = [
     "finfo",
     "fix",
     "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
     "float16",
     "float32",
     "float64",
@@ -397,16 +508,25 @@ __all__ = [
     "greater_equal",
     "gt",
     "half",
+    "histc",
+    "hsplit",
+    "hstack",
     "hypot",
     "iinfo",
     "imag",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
     "index_select",
     "inf",
     "initial_seed",
+    "inner",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse",
     "is_complex",
     "is_grad_enabled",
     "is_tensor",
@@ -417,17 +537,22 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "kron",
+    "kthvalue",
     "le",
     "lerp",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
+    "load",
     "log",
     "log10",
     "log1p",
     "log2",
     "log_softmax",
     "logaddexp",
+    "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -438,20 +563,30 @@ __all__ = [
     "long",
     "lt",
     "manual_seed",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
     "matmul",
+    "matrix_power",
     "maximum",
     "mean",
     "median",
+    "meshgrid",
     "minimum",
     "mm",
+    "moveaxis",
+    "movedim",
+    "msort",
     "mul",
     "multinomial",
     "multiply",
+    "mv",
     "nan",
     "nan_to_num",
     "nanmean",
     "nanmedian",
     "nansum",
+    "narrow",
     "ne",
     "neg",
     "negative",
@@ -467,6 +602,7 @@ __all__ = [
     "outer",
     "permute",
     "pi",
+    "pinverse",
     "polar",
     "positive",
     "prod",
@@ -478,14 +614,24 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "ravel",
     "real",
     "reciprocal",
     "relu",
     "remainder",
+    "repeat_interleave",
     "reshape",
     "result_type",
+    "roll",
+    "rot90",
     "rsqrt",
+    "save",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
     "seed",
+    "select",
     "set_default_dtype",
     "set_grad_enabled",
     "set_rng_state",
@@ -497,7 +643,9 @@ __all__ = [
     "sin",
     "sinc",
     "sinh",
+    "slogdet",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -507,20 +655,41 @@ __all__ = [
     "std_mean",
     "sub",
     "subtract",
+    "svd",
+    "swapaxes",
+    "swapdims",
     "t",
+    "take",
+    "take_along_dim",
     "tan",
     "tanh",
     "tensor",
+    "tensor_split",
+    "tensordot",
+    "tile",
+    "topk",
+    "trace",
     "transpose",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
     "true_divide",
     "trunc",
     "uint8",
     "unbind",
+    "unflatten",
+    "unique",
+    "unique_consecutive",
     "unsqueeze",
+    "utils",
     "var",
     "var_mean",
+    "vdot",
     "view_as_complex",
     "view_as_real",
+    "vsplit",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",
@@ -535,8 +704,10 @@ def is_tensor(obj: object) -> "builtins.bool":
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"tensorplay.{name}")
+    if name in _LAZY_FUNCTIONS:
+        return getattr(importlib.import_module(f"tensorplay.{_LAZY_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS})

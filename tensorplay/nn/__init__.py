@@ -1,32 +1,216 @@
 """Modules, layers and losses."""
 
-from tensorplay.nn import functional, init, utils
-from tensorplay.nn.activation import LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
-from tensorplay.nn.containers import ModuleDict, ModuleList, Sequential
-from tensorplay.nn.layers import Dropout, Flatten, Identity, Linear
-from tensorplay.nn.loss import CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
-from tensorplay.nn.module import Module
-from tensorplay.nn.parameter import Parameter
+from tensorplay.nn import (
+    functional,
+    init,
+    utils,
+)
+from tensorplay.nn.activation import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+)
+from tensorplay.nn.attention import (
+    MultiheadAttention,
+)
+from tensorplay.nn.containers import (
+    ModuleDict,
+    ModuleList,
+    Sequential,
+)
+from tensorplay.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+)
+from tensorplay.nn.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+)
+from tensorplay.nn.embedding import (
+    Embedding,
+    EmbeddingBag,
+)
+from tensorplay.nn.layers import (
+    Flatten,
+    Identity,
+    Linear,
+    Unflatten,
+    Upsample,
+    ZeroPad2d,
+)
+from tensorplay.nn.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CrossEntropyLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MarginRankingLoss,
+    MSELoss,
+    NLLLoss,
+    PoissonNLLLoss,
+    SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+)
+from tensorplay.nn.module import (
+    Module,
+)
+from tensorplay.nn.normalisation import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    LayerNorm,
+)
+from tensorplay.nn.parameter import (
+    Parameter,
+)
+from tensorplay.nn.parameter_containers import (
+    ParameterDict,
+    ParameterList,
+)
+from tensorplay.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    Fold,
+    MaxPool1d,
+    MaxPool2d,
+    Unfold,
+)
+from tensorplay.nn.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    RNNBase,
+)
+from tensorplay.nn.recurrent_cells import (
+    GRUCell,
+    LSTMCell,
+    RNNCell,
+    RNNCellBase,
+)
 
 __all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AlphaDropout",
+    "AvgPool1d",
+    "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "CELU",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "ELU",
+    "Embedding",
+    "EmbeddingBag",
     "Flatten",
+    "Fold",
+    "GELU",
+    "GLU",
+    "GRU",
+    "GRUCell",
+    "GaussianNLLLoss",
+    "GroupNorm",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "KLDivLoss",
     "L1Loss",
+    "LSTM",
+    "LSTMCell",
+    "LayerNorm",
+    "LeakyReLU",
     "Linear",
+    "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
     "NLLLoss",
+    "PReLU",
     "Parameter",
+    "ParameterDict",
+    "ParameterList",
+    "PoissonNLLLoss",
+    "RNN",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "ReLU",
+    "ReLU6",
+    "SELU",
     "Sequential",
+    "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
     "Softmax",
+    "Softmin",
+    "Softplus",
+    "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "TripletMarginLoss",
+    "Unflatten",
+    "Unfold",
+    "Upsample",
+    "ZeroPad2d",
     "functional",
     "init",
     "utils",

@@ -130,3 +130,10 @@ def zeros_like(value: Any) -> Any:
     array = value._array if isinstance(value, Tensor) else value
     zeros = np.zeros(array.shape, array.dtype)
     return wrap(zeros) if isinstance(value, Tensor) else zeros
+
+
+def on_tensors(function: Any, *values: Any) -> Any:
+    """``function(*values)``, for a function of tensors: of arrays, an array."""
+    if any(isinstance(value, Tensor) for value in values):
+        return function(*[one if isinstance(one, Tensor) else wrap(one) for one in values])
+    return function(*[wrap(value) for value in values])._array

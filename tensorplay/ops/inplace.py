@@ -16,7 +16,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
-from tensorplay.ops.indexing import index_of
+from tensorplay.ops.indexing import getitem, in_two_steps, index_of, versions_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
@@ -114,17 +114,26 @@ div_ = _operator(np.divide, arithmetic.div_operator, "/")
 pow_ = _operator(np.power, power.pow, "**")
 
 
+def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Write what `function` makes of a tensor into the tensor itself, which is returned.
+
+    Raises:
+        RuntimeError: The result has another shape or kind, or must not be written there.
+    """
+    if is_recorded(input):
+        return write_through(input, function)
+    result = function(input.detach())
+    check_fits(input, result)
+    input._array[...] = result._array
+    input._version[0] += 1
+    return input
+
+
 def _unary(out_of_place: Callable[..., Tensor], name: str) -> Any:
     """The in-place form of a function of one tensor (and constants)."""
 
     def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if is_recorded(input):
-            return write_through(input, lambda before: out_of_place(before, *args, **kwargs))
-        result = out_of_place(input.detach(), *args, **kwargs)
-        check_fits(input, result)
-        input._array[...] = result._array
-        input._version[0] += 1
-        return input
+        return written_into(input, lambda before: out_of_place(before, *args, **kwargs))
 
     in_place.__doc__ = f"`{name}`, written into the tensor."
     return in_place
@@ -182,7 +191,15 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     Raises:
         RuntimeError: The value does not fit the place, or recording the write is not allowed.
     """
-    index, _ = index_of(index)
+    given = index if isinstance(index, tuple) else (index,)
+    index, basic = index_of(index)
+    if not basic and (steps := in_two_steps(index)) is not None:
+        _set(getitem(input, steps[0]), steps[1], value, versions_of(given))
+    else:
+        _set(input, index, value, () if basic else versions_of(given))
+
+
+def _set(input: Tensor, index: Any, value: Any, versions: tuple[list[int], ...]) -> None:
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):
@@ -200,7 +217,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             # NumPy lets dimensions of size 1 in front go.
             source = reshape(source, source._array.shape[extra:])
         edge = stretch(edge_of(source), source._array.shape, place)
-    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,))))
+    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,), versions)))
 
 
 def _assign(array: Any, index: Any, value: Any) -> None:

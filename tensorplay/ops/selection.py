@@ -90,7 +90,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         raise RuntimeError(f"where(): {error}") from None
     if not wanted(a, b):
         return wrap(out)
-    return wrap(out, WhereBackward0(stretched_edges(out.shape, a, b), (test,)))
+    return wrap(
+        out, WhereBackward0(stretched_edges(out.shape, a, b), (test,), (condition._version,))
+    )
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
