@@ -350,6 +350,7 @@ from tensorplay.ops.statistics import (
 )
 from tensorplay.random import (
     Generator,
+    get_rng_state,
     initial_seed,
     manual_seed,
     rand,
@@ -359,6 +360,8 @@ from tensorplay.random import (
     randn,
     randn_like,
     randperm,
+    seed,
+    set_rng_state,
 )
 from tensorplay.tensor import Tensor
 
@@ -500,6 +503,7 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "get_rng_state",
     "greater",
     "greater_equal",
     "gt",
@@ -626,9 +630,11 @@ __all__ = [
     "scatter_add",
     "scatter_reduce",
     "searchsorted",
+    "seed",
     "select",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_rng_state",
     "sgn",
     "short",
     "sigmoid",
