@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from tensorplay import dtypes
 from tensorplay.autograd.hooks import RemovableHandle, add_hook
-from tensorplay.nn import state
+from tensorplay.nn import elsewhere, state
 from tensorplay.nn.backward_hooks import HookedCall
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import zeros
 from tensorplay.tensor import Tensor
 
-#: Converted in a module's place, to see what the arguments of `Module.to` ask for.
-_PROBE = zeros(0)
+#: Converted in a module's place, to see what the arguments of `Module.to` ask for: both come out
+#: with the same type if they ask for one.
+_PROBES = zeros(0, dtype=dtypes.float32), zeros(0, dtype=dtypes.float64)
 
 _Self = TypeVar("_Self", bound="Module")
 
@@ -39,6 +40,9 @@ class Module:
     >>> [name for name, _ in Scale().named_parameters()]
     ['factor']
     """
+
+    #: Whether it stands for a module on another worker.
+    _lives_elsewhere: ClassVar[bool] = False
 
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -399,7 +403,7 @@ class Module:
             keep_vars: The parameters and buffers themselves; by default tensors on the same memory
                 that need no gradient.
         """
-        found = state.collect(self, prefix, keep_vars)
+        found = state.collect(self, prefix, keep_vars) | elsewhere.collect(self, prefix)
         if destination is None:
             return found
         destination.update(found)
@@ -421,7 +425,11 @@ class Module:
         Raises:
             RuntimeError: A shape differs, or, if `strict`, the names do.
         """
-        return state.load(self, state_dict, strict, assign)
+        here, missing, unexpected = elsewhere.load(self, state_dict, strict)
+        keys = state.load(self, here, strict, assign)
+        return state.IncompatibleKeys(
+            keys.missing_keys + missing, keys.unexpected_keys + unexpected
+        )
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""
@@ -439,24 +447,30 @@ class Module:
         """Say whether the parameters require grad; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
+        for other in elsewhere.children(self):
+            other.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or set them to zero."""
         for parameter in self.parameters():
             state.reset_grad(parameter, set_to_none)
+        for other in elsewhere.children(self):
+            other.zero_grad(set_to_none)
 
     def apply(self: _Self, fn: Callable[[Module], None]) -> _Self:
         """Call `fn` on every module within and, last, on this one; returns the module."""
         for module in reversed(list(self.modules())):
-            fn(module)
+            if module._lives_elsewhere and module is not self:
+                module.apply(fn)
+            else:
+                fn(module)
         return self
 
     def to(self: _Self, *args: Any, dtype: Any = None, **others: Any) -> _Self:
         """Convert floating-point parameters and buffers; arguments as for `Tensor.to`."""
-        probe = _PROBE.to(*args, dtype=dtype, **others)
-        target = probe._array.dtype
-        if probe is not _PROBE:
+        target, other = (probe.to(*args, dtype=dtype, **others)._array.dtype for probe in _PROBES)
+        if target == other:
             if target.kind not in "fc":
                 raise TypeError(f"nn.Module.to only accepts floating point dtypes, got {target}")
             state.convert(self, target)

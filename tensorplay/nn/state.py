@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensorplay import dtypes
+from tensorplay.nn import elsewhere
 from tensorplay.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def convert(module: Module, dtype: np.dtype[Any], kinds: str = "") -> None:
             ones only to another complex type.
     """
     kinds = kinds or ("fc" if dtype.kind == "c" else "f")
+    for other in elsewhere.children(module):
+        other.to(dtype)
     for one in module.modules():
         for tensor in (*one._parameters.values(), *one._buffers.values()):
             if tensor is None:

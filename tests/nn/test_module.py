@@ -191,6 +191,7 @@ def test_conversion_of_element_types(model):
     assert model(tp.ones(1, 2, dtype=tp.float64)).dtype == tp.float64
     assert model.to(tp.float16).first.scale.dtype == tp.float16
     assert model.float().to("cpu").half().first.scale.dtype == tp.float16
+    assert model.double().to(tp.float32).first.scale.dtype == tp.float32
     with pytest.raises(TypeError, match="only accepts floating point"):
         model.to(tp.int64)
 
