@@ -147,3 +147,33 @@ def test_what_fails_on_other_ranks_is_raised_here(rpc_world: RpcWorld) -> None:
     with pytest.raises(ValueError, match="Invalid learning rate") as caught:
         DistributedOptimizer(tp.optim.SGD, module.remote_parameters(), lr=-1.0)
     assert f"On worker 'worker{rpc_world.next}'" in str(caught.value.__cause__)
+
+
+@pytest.mark.ranks(3, 4)
+def test_an_owner_that_has_left_is_named_and_the_others_step(world: RpcWorld) -> None:
+    rpc.init_rpc()
+    if world.rank == 0:
+        # The one that leaves comes first.
+        modules = [RemoteModule(f"rank:{rank}", layer, (0,)) for rank in (1, 2)]
+        rrefs = [rref for module in modules for rref in module.remote_parameters()]
+        optimizer = DistributedOptimizer(tp.optim.SGD, rrefs, lr=1.0)
+    world.comm.Barrier()
+    if world.rank == 1:
+        rpc.shutdown(graceful=False)
+    world.comm.Barrier()
+    if world.rank == 0:
+        left = "worker 'worker1' has left"
+        with pytest.raises(rpc.WorkerLeftError, match=left):
+            modules[0](batch(0)[0])
+        before = modules[1].state_dict()["0.bias"]
+        with dist_autograd.context() as context_id:
+            dist_autograd.backward(context_id, [modules[1](batch(0)[0]).sum()])
+            with pytest.raises(rpc.WorkerLeftError, match=left):
+                optimizer.step(context_id)
+            with pytest.raises(rpc.WorkerLeftError, match=left):
+                optimizer.clip_grad_norm_(context_id, 1.0)
+        assert not tp.equal(modules[1].state_dict()["0.bias"], before)
+        with pytest.raises(rpc.WorkerLeftError, match=left):
+            optimizer.state_dict()
+    if world.rank != 1:
+        rpc.shutdown(timeout=30)

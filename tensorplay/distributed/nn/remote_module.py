@@ -127,9 +127,7 @@ class RemoteModule(Module):
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Future:
         """Run the module there; returns at once with a `Future` of its output."""
-        return current_agent().call_on_value(
-            self.module_rref, served.call, (args, kwargs), None, UNSET_RPC_TIMEOUT, waits=False
-        )
+        return self._start(served.call, (args, kwargs), waits=False)
 
     def remote_parameters(self, recurse: bool = True) -> list[RRef[Any]]:
         """References to the module's parameters, for a `DistributedOptimizer`.
@@ -214,10 +212,13 @@ class RemoteModule(Module):
         return found
 
     def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        return (
-            current_agent()
-            .call_on_value(self.module_rref, function, args, None, UNSET_RPC_TIMEOUT, waits=True)
-            .wait()
+        return self._start(function, args, waits=True).wait()
+
+    def _start(self, function: Callable[..., Any], args: tuple[Any, ...], *, waits: bool) -> Future:
+        rref = self.module_rref
+        rref._check_session(function.__name__)
+        return current_agent().call_on_value(
+            rref, function, args, None, UNSET_RPC_TIMEOUT, waits=waits
         )
 
     def _change(self, name: str, *args: Any, **kwargs: Any) -> RemoteModule:

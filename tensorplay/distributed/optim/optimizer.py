@@ -162,9 +162,16 @@ class DistributedOptimizer:
         self._add(_groups_of([param_group]))
 
     def _call(self, rref: RRef[Any], function: Callable[..., Any], *args: Any) -> Future:
-        return current_agent().call_on_value(
-            rref, function, args, None, UNSET_RPC_TIMEOUT, waits=False
-        )
+        """Start a call; what is wrong with it at once is in its future, like all else."""
+        try:
+            rref._check_session(function.__name__)
+            return current_agent().call_on_value(
+                rref, function, args, None, UNSET_RPC_TIMEOUT, waits=False
+            )
+        except Exception as error:
+            failed = Future()
+            failed.set_exception(error)
+            return failed
 
     def _call_all(
         self, function: Callable[..., Any], args: Callable[[int], tuple[Any, ...]]

@@ -85,13 +85,19 @@ def wait_for_all(calls: Iterable[tuple[int, Future]], doing: str) -> list[Any]:
             errors.append((current_agent().workers[rank].name, error))
     if not errors:
         return results
-    _, first = errors[0]
-    if hasattr(first, "add_note"):  # since Python 3.11
-        for worker, one in errors:
-            summary = f"{type(one).__name__}: {one}".splitlines()[0]
-            first.add_note(f"{doing} failed on worker {worker!r}: {summary}")
+    first = _with_notes(errors, doing)
     try:
         raise first
     finally:
         # The traceback holds this frame: no cycle keeps what the caller's frames hold.
         del first, errors
+
+
+def _with_notes(errors: Sequence[tuple[str, Exception]], doing: str) -> Exception:
+    """The first of several errors, with a note for each of them."""
+    _, first = errors[0]
+    if hasattr(first, "add_note"):  # since Python 3.11
+        for worker, error in errors:
+            summary = f"{type(error).__name__}: {error}".splitlines()[0]
+            first.add_note(f"{doing} failed on worker {worker!r}: {summary}")
+    return first

@@ -125,6 +125,29 @@ def test_errors_of_a_step_on_several_workers() -> None:
     on_rank_0(4, program)
 
 
+def test_references_of_an_earlier_session() -> None:
+    kept: list[Any] = []
+
+    def before() -> None:
+        kept.append(RemoteModule("worker1", Line, (2.0,)))
+        kept.extend(kept[0].remote_parameters())
+        kept.append(DistributedOptimizer(tp.optim.SGD, kept[1:]))
+
+    def after() -> None:
+        module, *rrefs, optimizer = kept
+        text = "belongs to an RPC session that has been shut down"
+        with pytest.raises(RuntimeError, match=text):
+            DistributedOptimizer(tp.optim.SGD, rrefs)
+        with dist_autograd.context() as context_id, pytest.raises(RuntimeError, match=text):
+            optimizer.step(context_id)
+        for use in (module, module.forward_async, module.state_dict, module.remote_parameters):
+            with pytest.raises(RuntimeError, match=text):
+                use()
+
+    on_rank_0(2, before)
+    on_rank_0(2, after)
+
+
 def test_needs_rpc() -> None:
     with pytest.raises(RuntimeError, match="RPC has not been initialized"):
         DistributedOptimizer(tp.optim.SGD, [], lr=0.1).step(0)
