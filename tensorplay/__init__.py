@@ -271,11 +271,11 @@ from tensorplay.ops.statistics import (
     nanmedian,
     nansum,
     std_mean,
-    unique,
     var_mean,
 )
 from tensorplay.random import (
     Generator,
+    get_rng_state,
     initial_seed,
     manual_seed,
     rand,
@@ -285,6 +285,8 @@ from tensorplay.random import (
     randn,
     randn_like,
     randperm,
+    seed,
+    set_rng_state,
 )
 from tensorplay.tensor import Tensor
 
@@ -394,6 +396,7 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "get_rng_state",
     "greater",
     "greater_equal",
     "gt",
@@ -488,8 +491,10 @@ __all__ = [
     "result_type",
     "rsqrt",
     "save",
+    "seed",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_rng_state",
     "sgn",
     "short",
     "sigmoid",
@@ -517,7 +522,6 @@ __all__ = [
     "trunc",
     "uint8",
     "unbind",
-    "unique",
     "unsqueeze",
     "utils",
     "var",

@@ -85,6 +85,21 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
+def seed() -> int:
+    """Seed the default generator from fresh randomness; returns the seed."""
+    return default_generator.seed()
+
+
+def get_rng_state() -> dict[str, Any]:
+    """Where the default generator's sequence stands, for `set_rng_state`."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: dict[str, Any]) -> None:
+    """Let the default generator go on where `get_rng_state` was called."""
+    default_generator.set_state(new_state)
+
+
 def _drawn(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtype.kind == "c":

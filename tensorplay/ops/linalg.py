@@ -14,7 +14,6 @@ from tensorplay.ops.extrema import amax, amin
 from tensorplay.ops.pointwise import abs
 from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
 from tensorplay.ops.reduction import Dim, axes_of, kept_shape
-from tensorplay.ops.selection import where
 from tensorplay.ops.shape import reshape
 from tensorplay.tensor import Tensor, wrap
 
@@ -183,17 +182,7 @@ def norm(
         return cast(ne(input, 0), size._array.dtype).sum(dim, keepdim)
     if p == 1:
         return size.sum(dim, keepdim)
-    if 0 < p < 1:
-        # The slope of such a power is infinite at zero.
-        zero = wrap(size._array == 0)
-        powers = where(zero, 0, where(zero, 1, size).pow(p))
-    else:
-        powers = size.pow(p)
-    total = powers.sum(dim, keepdim)
-    # Of nothing but zeros the gradient is zero.
-    none = wrap(total._array == 0)
-    root: Tensor = where(none, 0, where(none, 1, total).pow(1.0 / p))
-    return root
+    return size.pow(p).sum(dim, keepdim).pow(1.0 / p)
 
 
 class NormBackward0(Node):

@@ -288,7 +288,6 @@ METHODS: dict[str, Any] = {
     "type": conversion.type,
     "unbind": joining.unbind,
     "uniform_": sampling.uniform_,
-    "unique": statistics.unique,
     "unsqueeze": shape.unsqueeze,
     "var": reduction.var,
     "view": shape.view_as_shape,

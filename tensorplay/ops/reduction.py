@@ -32,6 +32,22 @@ class MeanBackward0(Node):
         return (dual.spread((grad / count).reshape(kept), shape),)
 
 
+class VarBackward0(Node):
+    __slots__ = ()
+    lift = (0, None, None, None, None)
+
+    def rule(
+        self,
+        grad: Any,
+        x: Any,
+        axes: tuple[int, ...],
+        kept: tuple[int, ...],
+        count: int,
+        factor: float,
+    ) -> tuple[Any, ...]:
+        return (_deviation(x, axes, count) * (grad.reshape(kept) * (2 * factor)),)
+
+
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
     """The axes that `dim` names, counted from the front; all of them for None or ``()``.
 
@@ -144,11 +160,28 @@ def var(
         of_parts = [var(part, dim, correction, keepdim) for part in (input.real, input.imag)]
         both: Tensor = of_parts[0] + of_parts[1]
         return both
-    deviation: Tensor = input - mean(input, dim, keepdim=True)
-    divisor = deviation._array.size // max(1, _groups(deviation, dim)) - correction
-    total = sum(deviation * deviation, dim, keepdim)
-    result: Tensor = total / divisor if divisor > 0 else total * float("inf")
-    return result
+    x = input._array
+    if x.dtype.kind != "f":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    axes = axes_of(dim, x.ndim) if x.ndim else ()
+    count = 1
+    for i in axes:
+        count *= x.shape[i]
+    deviation = _deviation(x, axes, count)
+    deviation *= deviation
+    divisor = count - correction
+    factor = 1 / divisor if divisor > 0 else float("inf")
+    with np.errstate(invalid="ignore"):
+        out = dual.add_up(deviation, axis=axes, keepdims=keepdim) * factor
+    if not wanted(input):
+        return wrap(out)
+    saved = (x, axes, kept_shape(x.shape, axes), count, factor)
+    return wrap(out, VarBackward0((edge_of(input),), saved, (input._version,)))
+
+
+def _deviation(x: Any, axes: tuple[int, ...], count: int) -> Any:
+    """How far each element is from the mean over some axes."""
+    return x - dual.sum_over(x, axes, True) / max(count, 1)
 
 
 class StdBackward0(BareNode):
@@ -179,13 +212,3 @@ def _correction(correction: Any, options: dict[str, Any]) -> Any:
     if unbiased is not None:
         return int(unbiased)
     return 1 if correction is None else correction
-
-
-def _groups(input: Tensor, dim: Dim) -> int:
-    """How many separate reductions a reduction over `dim` consists of."""
-    shape = input._array.shape
-    axes = axes_of(dim, len(shape))
-    groups = 1
-    for i, size in enumerate(shape):
-        groups *= 1 if i in axes else size
-    return groups

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay import dtypes
 from tensorplay.ops.extrema import ValuesAndIndices
 from tensorplay.ops.gathering import gather
 from tensorplay.ops.recording import refuse_complex
@@ -106,39 +105,3 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, skip_nan: bool) -> An
     if keepdim:
         return ValuesAndIndices(values, indices)
     return ValuesAndIndices(squeeze(values, axis), squeeze(indices, axis))
-
-
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """The different elements, in ascending order; it has no gradient.
-
-    Args:
-        sorted: Changes nothing: the result is always in order.
-        return_inverse: Give also where in the result each element of the input stands.
-        return_counts: Give also how often each appears.
-        dim: Compare whole slices along this dimension; by default the elements.
-
-    Returns:
-        The tensor, or a tuple with those that were asked for.
-
-    >>> import tensorplay as tp
-    >>> tp.unique(tp.tensor([3, 1, 3]), return_counts=True)
-    (tensor([1, 3]), tensor([1, 2]))
-    """
-    x = input._array
-    axis = None if dim is None else axis_of(dim, x.ndim)
-    found, inverse, counts = np.unique(
-        x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-    )
-    results = [wrap(dtypes.normalised(found))]
-    if return_inverse:
-        shape = x.shape if axis is None else (x.shape[axis],)
-        results.append(wrap(inverse.reshape(shape)))
-    if return_counts:
-        results.append(wrap(counts))
-    return results[0] if len(results) == 1 else tuple(results)

@@ -435,13 +435,6 @@ if TYPE_CHECKING:
         def uniform_(
             self, low: Float = 0.0, high: Float = 1.0, *, generator: Generator | None = None
         ) -> Tensor: ...
-        def unique(
-            self,
-            sorted: Bool = True,
-            return_inverse: Bool = False,
-            return_counts: Bool = False,
-            dim: Int | None = None,
-        ) -> Any: ...
         def unsqueeze(self, dim: Int) -> Tensor: ...
         def var(
             self, dim: Any = None, correction: Any = 1, keepdim: Bool = False, **options: Any

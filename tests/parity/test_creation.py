@@ -174,3 +174,29 @@ def test_bad_distributions_are_refused(function, text):
     for library in (torch, tp):
         with pytest.raises(RuntimeError, match=text):
             function(library)
+
+
+@pytest.mark.parametrize("classes", [-1, 6])
+def test_one_hot(classes):
+    index = np.random.default_rng(0).integers(0, 5, (3, 4))
+    mine = tp.nn.functional.one_hot(tp.tensor(index), classes)
+    theirs = torch.nn.functional.one_hot(torch.tensor(index), classes)
+    assert mine.dtype is tp.int64
+    assert np.array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_to():
+    for arguments in (
+        lambda library: (library.float64,),
+        lambda library: ("cpu",),
+        lambda library: ("cpu", library.int64),
+        lambda library: (library.ones(1, dtype=library.float64),),
+    ):
+        same(lambda library, a=arguments: library.tensor([1.5, -2.5]).to(*a(library)))
+    same(lambda library: library.tensor([1.5]).to(device="cpu", dtype=library.int8))
+    same(lambda library: library.tensor([1.5]).type_as(library.tensor([1])).cpu())
+    for library in (tp, torch):
+        x = library.ones(2)
+        assert x.to(library.float32) is x
+        assert x.to(library.float32, copy=True) is not x
+        assert x.cpu() is x
