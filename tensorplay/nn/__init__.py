@@ -28,7 +28,10 @@ from tensorplay.nn.activation import (
 )
 from tensorplay.nn.attention import MultiheadAttention
 from tensorplay.nn.containers import ModuleDict, ModuleList, Sequential
-from tensorplay.nn.layers import Dropout, Flatten, Identity, Linear
+from tensorplay.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from tensorplay.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
+from tensorplay.nn.embedding import Embedding, EmbeddingBag
+from tensorplay.nn.layers import Flatten, Identity, Linear, Unflatten, Upsample, ZeroPad2d
 from tensorplay.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -48,41 +51,85 @@ from tensorplay.nn.loss import (
     TripletMarginLoss,
 )
 from tensorplay.nn.module import Module
+from tensorplay.nn.normalisation import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    LayerNorm,
+)
 from tensorplay.nn.parameter import Parameter
 from tensorplay.nn.parameter_containers import ParameterDict, ParameterList
+from tensorplay.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    Fold,
+    MaxPool1d,
+    MaxPool2d,
+    Unfold,
+)
 from tensorplay.nn.recurrent import GRU, LSTM, RNN, RNNBase
 from tensorplay.nn.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 
 __all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AlphaDropout",
+    "AvgPool1d",
+    "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "CELU",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
     "ELU",
+    "Embedding",
+    "EmbeddingBag",
     "Flatten",
+    "Fold",
     "GELU",
     "GLU",
     "GRU",
     "GRUCell",
     "GaussianNLLLoss",
+    "GroupNorm",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
     "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "KLDivLoss",
     "L1Loss",
     "LSTM",
     "LSTMCell",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
+    "MaxPool1d",
+    "MaxPool2d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -113,6 +160,10 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "TripletMarginLoss",
+    "Unflatten",
+    "Unfold",
+    "Upsample",
+    "ZeroPad2d",
     "functional",
     "init",
     "utils",

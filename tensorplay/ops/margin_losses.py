@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensorplay.ops.activations import softplus
 from tensorplay.ops.linalg import norm
 from tensorplay.ops.losses import reduced
 from tensorplay.ops.pointwise import relu, sqrt
-from tensorplay.ops.selection import clamp, minimum, where
+from tensorplay.ops.selection import minimum, where
 from tensorplay.tensor import Tensor, wrap
 
 #: Keeps the length that `cosine_embedding_loss` divides by from being zero.
 _LEAST_SQUARE = 1e-12
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along `dim`; shapes broadcast.
-
-    Args:
-        eps: The least length that is divided by.
-    """
-    first = clamp(norm(x1, 2, dim, keepdim=True), eps)
-    second = clamp(norm(x2, 2, dim, keepdim=True), eps)
-    return ((x1 / first) * (x2 / second)).sum(dim)
 
 
 def pairwise_distance(
@@ -31,12 +18,6 @@ def pairwise_distance(
 ) -> Tensor:
     """The `p`-norm of the differences along the last dimension; `eps` is added to each."""
     return norm(x1 - x2 + eps, p, -1, keepdim)
-
-
-def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
-    """Vectors along `dim`, divided by their `p`-norms (or `eps`, if that is more)."""
-    result: Tensor = input / clamp(norm(input, p, dim, keepdim=True), eps)
-    return result
 
 
 def cosine_embedding_loss(
