@@ -81,6 +81,24 @@ def normalised_conv_net(library: Any, samples: int) -> tuple[Any, Any, Any]:
     return model, inputs(samples, 3, 32, 32), classes(samples)
 
 
+def language_model(library: Any, kind: str) -> tuple[Any, Any, Any]:
+    """A recurrent layer between an embedding and a decoder; 20 texts of 35 words at a time."""
+
+    class Model(library.nn.Module):  # type: ignore[misc]  # its base is known at run time only
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = library.nn.Embedding(1000, 200)
+            self.recurrent = getattr(library.nn, kind)(200, 200)
+            self.decoder = library.nn.Linear(200, 1000)
+
+        def forward(self, words: Any) -> Any:
+            states, _ = self.recurrent(self.encoder(words))
+            return self.decoder(states.reshape(-1, 200))
+
+    words = np.random.default_rng(0).integers(0, 1000, (35, 20))
+    return Model(), words, classes(words.size)
+
+
 CASES = [
     Case("perceptron, batch 32", lambda library: perceptron(library, 32)),
     Case("perceptron, batch 256", lambda library: perceptron(library, 256)),
@@ -88,6 +106,8 @@ CASES = [
     Case("conv net, batch 32", lambda library: conv_net(library, 32)),
     Case("conv net, batch 128", lambda library: conv_net(library, 128)),
     Case("normalised conv net, batch 32", lambda library: normalised_conv_net(library, 32)),
+    Case("LSTM, 35 x 20 words", lambda library: language_model(library, "LSTM")),
+    Case("GRU, 35 x 20 words", lambda library: language_model(library, "GRU")),
 ]
 
 

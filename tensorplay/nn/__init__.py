@@ -30,38 +30,12 @@ from tensorplay.nn.activation import (
     Tanh,
     Tanhshrink,
 )
-from tensorplay.nn.attention import (
-    MultiheadAttention,
-)
-from tensorplay.nn.containers import (
-    ModuleDict,
-    ModuleList,
-    Sequential,
-)
-from tensorplay.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-)
-from tensorplay.nn.dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-)
-from tensorplay.nn.embedding import (
-    Embedding,
-    EmbeddingBag,
-)
-from tensorplay.nn.layers import (
-    Flatten,
-    Identity,
-    Linear,
-    Unflatten,
-    Upsample,
-    ZeroPad2d,
-)
+from tensorplay.nn.attention import MultiheadAttention
+from tensorplay.nn.containers import ModuleDict, ModuleList, Sequential
+from tensorplay.nn.convolution import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from tensorplay.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
+from tensorplay.nn.embedding import Embedding, EmbeddingBag
+from tensorplay.nn.layers import Flatten, Identity, Linear, Unflatten, Upsample, ZeroPad2d
 from tensorplay.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -80,9 +54,7 @@ from tensorplay.nn.loss import (
     SoftMarginLoss,
     TripletMarginLoss,
 )
-from tensorplay.nn.module import (
-    Module,
-)
+from tensorplay.nn.module import Module
 from tensorplay.nn.normalisation import (
     BatchNorm1d,
     BatchNorm2d,
@@ -91,13 +63,8 @@ from tensorplay.nn.normalisation import (
     InstanceNorm2d,
     LayerNorm,
 )
-from tensorplay.nn.parameter import (
-    Parameter,
-)
-from tensorplay.nn.parameter_containers import (
-    ParameterDict,
-    ParameterList,
-)
+from tensorplay.nn.parameter import Parameter
+from tensorplay.nn.parameter_containers import ParameterDict, ParameterList
 from tensorplay.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -110,18 +77,8 @@ from tensorplay.nn.pooling import (
     MaxPool2d,
     Unfold,
 )
-from tensorplay.nn.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    RNNBase,
-)
-from tensorplay.nn.recurrent_cells import (
-    GRUCell,
-    LSTMCell,
-    RNNCell,
-    RNNCellBase,
-)
+from tensorplay.nn.recurrent import GRU, LSTM, RNN, RNNBase
+from tensorplay.nn.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 
 __all__ = [
     "AdaptiveAvgPool1d",
