@@ -12,7 +12,10 @@ tensor([2., 4.])
 
 import builtins
 import importlib
+from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
+
+from numpy import finfo, iinfo
 
 # Importing the operations makes them methods of `Tensor`.
 from tensorplay import autograd
@@ -27,6 +30,7 @@ from tensorplay.dtypes import (
     bool as bool,
 )
 from tensorplay.dtypes import (
+    can_cast,
     complex64,
     complex128,
     double,
@@ -53,6 +57,61 @@ from tensorplay.dtypes import (
     int as int,
 )
 from tensorplay.ops.arithmetic import add, div, mul, sub
+from tensorplay.ops.arithmetic import (
+    div as divide,
+)
+from tensorplay.ops.arithmetic import (
+    div as true_divide,
+)
+from tensorplay.ops.arithmetic import (
+    mul as multiply,
+)
+from tensorplay.ops.arithmetic import (
+    sub as subtract,
+)
+from tensorplay.ops.arranging import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_shapes,
+    broadcast_tensors,
+    cartesian_prod,
+    column_stack,
+    dstack,
+    hsplit,
+    hstack,
+    meshgrid,
+    tensor_split,
+    vsplit,
+    vstack,
+)
+from tensorplay.ops.array_protocol import from_dlpack
+from tensorplay.ops.bits import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+)
+from tensorplay.ops.combining import (
+    addcdiv,
+    addcmul,
+    atan2,
+    fmax,
+    fmin,
+    hypot,
+    lerp,
+    logaddexp,
+    nan_to_num,
+)
+from tensorplay.ops.combining import (
+    atan2 as arctan2,
+)
 from tensorplay.ops.comparison import (
     all as all,
 )
@@ -66,14 +125,32 @@ from tensorplay.ops.comparison import (
     isfinite,
     isinf,
     isnan,
+    isneginf,
+    isposinf,
+    isreal,
     le,
-    logical_not,
     lt,
     ne,
     nonzero,
+    signbit,
 )
 from tensorplay.ops.comparison import (
     any as any,
+)
+from tensorplay.ops.comparison import (
+    ge as greater_equal,
+)
+from tensorplay.ops.comparison import (
+    gt as greater,
+)
+from tensorplay.ops.comparison import (
+    le as less_equal,
+)
+from tensorplay.ops.comparison import (
+    lt as less,
+)
+from tensorplay.ops.comparison import (
+    ne as not_equal,
 )
 from tensorplay.ops.complex_numbers import (
     angle,
@@ -88,6 +165,16 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
+from tensorplay.ops.contraction import einsum, inner, tensordot
+from tensorplay.ops.conversion import result_type
+from tensorplay.ops.counting import (
+    bincount,
+    bucketize,
+    histc,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -98,26 +185,114 @@ from tensorplay.ops.creation import (
     full,
     full_like,
     linspace,
+    logspace,
     ones,
     ones_like,
     tensor,
     zeros,
     zeros_like,
 )
+from tensorplay.ops.decompositions import cholesky
+from tensorplay.ops.decompositions import svd_with_v as svd
+from tensorplay.ops.determinants import det, logdet, pinverse, slogdet
+from tensorplay.ops.diagonals import (
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    trace,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
+)
+from tensorplay.ops.elementary import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cosh,
+    exp2,
+    expm1,
+    log1p,
+    log2,
+    log10,
+    logit,
+    rsqrt,
+    sinc,
+    sinh,
+    tan,
+)
+from tensorplay.ops.elementary import (
+    acos as arccos,
+)
+from tensorplay.ops.elementary import (
+    acosh as arccosh,
+)
+from tensorplay.ops.elementary import (
+    asin as arcsin,
+)
+from tensorplay.ops.elementary import (
+    asinh as arcsinh,
+)
+from tensorplay.ops.elementary import (
+    atan as arctan,
+)
+from tensorplay.ops.elementary import (
+    atanh as arctanh,
+)
+from tensorplay.ops.error_function import erf, erfc
 from tensorplay.ops.extrema import amax, amin, argmax, argmin
 from tensorplay.ops.extrema import max as max
 from tensorplay.ops.extrema import min as min
 from tensorplay.ops.gathering import gather, index_select
+from tensorplay.ops.index_writing import index_add, index_copy, index_fill, index_put
 from tensorplay.ops.joining import cat, chunk, split, stack, unbind
+from tensorplay.ops.joining import cat as concat
+from tensorplay.ops.joining import cat as concatenate
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
+from tensorplay.ops.masking import masked_fill, masked_scatter, masked_select, take, take_along_dim
+from tensorplay.ops.matrix_products import (
+    addbmm,
+    addmm,
+    addmv,
+    addr,
+    baddbmm,
+    cross,
+    kron,
+    mv,
+    vdot,
+)
+from tensorplay.ops.movement import (
+    adjoint,
+    flip,
+    fliplr,
+    flipud,
+    movedim,
+    narrow,
+    ravel,
+    repeat_interleave,
+    roll,
+    rot90,
+    select,
+    tile,
+    unflatten,
+)
+from tensorplay.ops.movement import movedim as moveaxis
 from tensorplay.ops.pointwise import (
     abs as abs,
+)
+from tensorplay.ops.pointwise import (
+    abs as absolute,
 )
 from tensorplay.ops.pointwise import (
     cos,
     exp,
     log,
     neg,
+    positive,
     reciprocal,
     relu,
     sgn,
@@ -128,10 +303,26 @@ from tensorplay.ops.pointwise import (
     square,
     tanh,
 )
+from tensorplay.ops.pointwise import (
+    neg as negative,
+)
 from tensorplay.ops.power import pow as pow
+from tensorplay.ops.products import cumprod, cumsum, prod
 from tensorplay.ops.reduction import mean, std, var
 from tensorplay.ops.reduction import sum as sum
-from tensorplay.ops.selection import clamp, maximum, minimum, where
+from tensorplay.ops.rounding import ceil, floor, floor_divide, fmod, frac, remainder, trunc
+from tensorplay.ops.rounding import (
+    round as round,
+)
+from tensorplay.ops.rounding import (
+    trunc as fix,
+)
+from tensorplay.ops.sampling import bernoulli, multinomial, normal
+from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce
+from tensorplay.ops.selection import clamp, clamp_max, clamp_min, maximum, minimum, where
+from tensorplay.ops.selection import (
+    clamp as clip,
+)
 from tensorplay.ops.shape import (
     broadcast_to,
     clone,
@@ -143,68 +334,168 @@ from tensorplay.ops.shape import (
     transpose,
     unsqueeze,
 )
+from tensorplay.ops.shape import transpose as swapaxes
+from tensorplay.ops.shape import transpose as swapdims
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
+from tensorplay.ops.solving import inverse, matrix_power
+from tensorplay.ops.sorting import argsort, cummax, cummin, kthvalue, msort, sort, topk
+from tensorplay.ops.statistics import (
+    count_nonzero,
+    median,
+    nanmean,
+    nanmedian,
+    nansum,
+    std_mean,
+    var_mean,
+)
 from tensorplay.random import (
     Generator,
+    get_rng_state,
     initial_seed,
     manual_seed,
     rand,
     rand_like,
     randint,
+    randint_like,
     randn,
     randn_like,
     randperm,
+    seed,
+    set_rng_state,
 )
 from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tensorplay import distributed, futures, nn, optim
+    from tensorplay import distributed, distributions, futures, linalg, nn, optim, utils
+    from tensorplay.io import load, save
 
 __version__ = "0.1.0"
 
 #: Imported when first used: not every program needs them.
-_LAZY = frozenset({"distributed", "futures", "nn", "optim"})
+_LAZY = frozenset({"distributed", "distributions", "futures", "linalg", "nn", "optim", "utils"})
+#: Functions of such modules.
+_LAZY_FUNCTIONS = {"load": "io", "save": "io"}
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
     "Generator",
     "Tensor",
+    "absolute",
+    "acos",
+    "acosh",
     "add",
+    "addbmm",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "addmv",
+    "addr",
+    "adjoint",
     "allclose",
     "amax",
     "amin",
     "angle",
     "arange",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "as_tensor",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "autograd",
+    "baddbmm",
+    "bernoulli",
+    "bincount",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
     "bmm",
+    "broadcast_shapes",
+    "broadcast_tensors",
     "broadcast_to",
+    "bucketize",
+    "can_cast",
+    "cartesian_prod",
     "cat",
+    "ceil",
+    "cholesky",
     "chunk",
     "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
     "clone",
+    "column_stack",
     "complex128",
     "complex64",
+    "concat",
+    "concatenate",
     "conj",
     "cos",
+    "cosh",
+    "count_nonzero",
+    "cross",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "det",
+    "diag",
+    "diag_embed",
+    "diagflat",
+    "diagonal",
     "distributed",
+    "distributions",
     "div",
+    "divide",
     "dot",
     "double",
+    "dstack",
     "dtype",
+    "einsum",
     "empty",
     "empty_like",
     "enable_grad",
     "eq",
     "equal",
+    "erf",
+    "erfc",
     "exp",
+    "exp2",
+    "expm1",
     "eye",
+    "finfo",
+    "fix",
     "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
     "float16",
     "float32",
     "float64",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "frac",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
@@ -212,15 +503,30 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "get_rng_state",
+    "greater",
+    "greater_equal",
     "gt",
     "half",
+    "histc",
+    "hsplit",
+    "hstack",
+    "hypot",
+    "iinfo",
     "imag",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
     "index_select",
+    "inf",
     "initial_seed",
+    "inner",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse",
     "is_complex",
     "is_grad_enabled",
     "is_tensor",
@@ -228,69 +534,162 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "kron",
+    "kthvalue",
     "le",
+    "lerp",
+    "less",
+    "less_equal",
+    "linalg",
     "linspace",
+    "load",
     "log",
+    "log10",
+    "log1p",
+    "log2",
     "log_softmax",
+    "logaddexp",
+    "logdet",
+    "logical_and",
     "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logit",
+    "logspace",
     "logsumexp",
     "long",
     "lt",
     "manual_seed",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
     "matmul",
+    "matrix_power",
     "maximum",
     "mean",
+    "median",
+    "meshgrid",
     "minimum",
     "mm",
+    "moveaxis",
+    "movedim",
+    "msort",
     "mul",
+    "multinomial",
+    "multiply",
+    "mv",
+    "nan",
+    "nan_to_num",
+    "nanmean",
+    "nanmedian",
+    "nansum",
+    "narrow",
     "ne",
     "neg",
+    "negative",
     "nn",
     "no_grad",
     "nonzero",
     "norm",
+    "normal",
+    "not_equal",
     "ones",
     "ones_like",
     "optim",
     "outer",
     "permute",
+    "pi",
+    "pinverse",
     "polar",
+    "positive",
+    "prod",
     "promote_types",
     "rand",
     "rand_like",
     "randint",
+    "randint_like",
     "randn",
     "randn_like",
     "randperm",
+    "ravel",
     "real",
     "reciprocal",
     "relu",
+    "remainder",
+    "repeat_interleave",
     "reshape",
+    "result_type",
+    "roll",
+    "rot90",
+    "rsqrt",
+    "save",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+    "seed",
+    "select",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_rng_state",
     "sgn",
     "short",
     "sigmoid",
     "sign",
+    "signbit",
     "sin",
+    "sinc",
+    "sinh",
+    "slogdet",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "square",
     "squeeze",
     "stack",
     "std",
+    "std_mean",
     "sub",
+    "subtract",
+    "svd",
+    "swapaxes",
+    "swapdims",
     "t",
+    "take",
+    "take_along_dim",
+    "tan",
     "tanh",
     "tensor",
+    "tensor_split",
+    "tensordot",
+    "tile",
+    "topk",
+    "trace",
     "transpose",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
+    "true_divide",
+    "trunc",
     "uint8",
     "unbind",
+    "unflatten",
+    "unique",
+    "unique_consecutive",
     "unsqueeze",
+    "utils",
     "var",
+    "var_mean",
+    "vdot",
     "view_as_complex",
     "view_as_real",
+    "vsplit",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",
@@ -305,8 +704,10 @@ def is_tensor(obj: object) -> "builtins.bool":
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"tensorplay.{name}")
+    if name in _LAZY_FUNCTIONS:
+        return getattr(importlib.import_module(f"tensorplay.{_LAZY_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS})

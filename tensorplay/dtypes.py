@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 dtype: TypeAlias = np.dtype[Any]
+# Some names of types here are those of builtins.
+Bool: TypeAlias = bool
 
 float16 = half = np.dtype(np.float16)
 float32 = float = np.dtype(np.float32)
@@ -146,3 +148,12 @@ def promote_types(a: Any, b: Any) -> dtype:
             return complex128
         return wide
     return canonical(np.promote_types(a, b))
+
+
+def can_cast(from_: Any, to: Any) -> Bool:
+    """Whether one type converts to the other without a loss of category, as from float to int.
+
+    >>> can_cast(float32, int64)
+    False
+    """
+    return CATEGORY[as_dtype(from_).kind] <= CATEGORY[as_dtype(to).kind]

@@ -85,6 +85,21 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
+def seed() -> int:
+    """Seed the default generator from fresh randomness; returns the seed."""
+    return default_generator.seed()
+
+
+def get_rng_state() -> dict[str, Any]:
+    """Where the default generator's sequence stands, for `set_rng_state`."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: dict[str, Any]) -> None:
+    """Let the default generator go on where `get_rng_state` was called."""
+    default_generator.set_state(new_state)
+
+
 def _drawn(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> Any:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtype.kind == "c":
@@ -104,38 +119,44 @@ def rand(
     *size: Any,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers drawn evenly from [0, 1); sizes as arguments or as one sequence.
 
     With a complex `dtype`, real and imaginary parts are drawn so.
     """
-    return finished(_drawn("random", sizes(size), dtype, generator), requires_grad)
+    return finished(_drawn("random", sizes(size), dtype, generator), requires_grad, device)
 
 
 def randn(
     *size: Any,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers from the normal distribution with mean 0 and variance 1; sizes as for `rand`.
 
     With a complex `dtype`, real and imaginary parts have a variance of 1/2 each.
     """
-    return finished(_drawn("standard_normal", sizes(size), dtype, generator), requires_grad)
+    return finished(_drawn("standard_normal", sizes(size), dtype, generator), requires_grad, device)
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """As `rand`, in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtype
-    return rand(input._array.shape, dtype=dtype, requires_grad=requires_grad)
+    return rand(input._array.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """As `randn`, in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtype
-    return randn(input._array.shape, dtype=dtype, requires_grad=requires_grad)
+    return randn(input._array.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def randint(
@@ -145,15 +166,47 @@ def randint(
     *,
     generator: Generator | None = None,
     dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Whole numbers from `low` (0 if ``randint(high, size)``) up to, not including, `high`."""
     if size is None:
         low, high, size = 0, low, high
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got {low} and {high}")
     values = (generator or default_generator).draw("integers", low, high, sizes((size,)))
-    return finished(np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), False)
+    return finished(
+        np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), requires_grad, device
+    )
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """As `randint`, in the input's shape and type."""
+    low, high = (0, low) if high is None else (low, high)
+    dtype = input._array.dtype if dtype is None else dtype
+    return randint(
+        low, high, input._array.shape, dtype=dtype, device=device, requires_grad=requires_grad
+    )
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The whole numbers below `n` in random order."""
     values = (generator or default_generator).draw("permutation", n)
-    return finished(np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), False)
+    return finished(
+        np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), requires_grad, device
+    )

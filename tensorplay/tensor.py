@@ -57,8 +57,6 @@ class Tensor(Surface):
     _hooks: dict[int, Callable[[Any], Any]] | None
     _alias: Any
 
-    # So that ``array * tensor`` comes to the tensor.
-    __array_ufunc__: ClassVar[None] = None
     __hash__ = object.__hash__
 
     @property

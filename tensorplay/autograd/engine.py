@@ -241,7 +241,9 @@ class GraphTask:
             slots = self.grads.get(parent)
             if slots is None:
                 slots = self.grads[parent] = [None] * parent.outputs
-            slots[output.index] = grad
+            # There may be a second node for the same output: see `lifted`.
+            before = slots[output.index]
+            slots[output.index] = grad if before is None else before + grad
         left = self.pending[parent] - 1
         self.pending[parent] = left
         if left == 0:

@@ -22,6 +22,9 @@ _GAINS = {
     "selu": 3.0 / 4,
 }
 
+#: `trunc_normal_` draws until all numbers lie within the bounds: not more than so rarely.
+_LEAST_CHANCE = 1e-3
+
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity's weights are scaled to keep the variance.
@@ -154,3 +157,73 @@ def kaiming_normal_(
 ) -> Tensor:
     """As `kaiming_uniform_`, from the normal distribution."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Numbers from the normal distribution, drawn again where they are outside of ``[a, b]``.
+
+    Raises:
+        ValueError: Hardly any number of the distribution lies between the bounds.
+    """
+    low, high = (a - mean) / std, (b - mean) / std
+    if (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2 < _LEAST_CHANCE:
+        raise ValueError(f"next to no number of the distribution lies between {a} and {b}")
+    source = generator or default_generator
+    values = np.empty(tensor._array.size)
+    wrong = np.arange(values.size)
+    while wrong.size:
+        drawn = source.draw("standard_normal", wrong.size)
+        values[wrong] = drawn
+        wrong = wrong[(drawn < low) | (drawn > high)]
+    return _write(tensor, values.reshape(tensor._array.shape) * std + mean)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
+    """A matrix, of all dimensions but the first taken as one, with orthogonal rows or columns.
+
+    Args:
+        gain: The length of these rows or columns.
+
+    Raises:
+        ValueError: The tensor has fewer than two dimensions.
+    """
+    shape = tensor._array.shape
+    if len(shape) < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if not tensor._array.size:
+        return tensor
+    rows, columns = shape[0], math.prod(shape[1:])
+    longer, shorter = max(rows, columns), min(rows, columns)
+    drawn = (generator or default_generator).draw("standard_normal", (longer, shorter))
+    q, r = np.linalg.qr(drawn)
+    # With these signs all orthogonal matrices are equally likely.
+    q *= np.sign(np.diagonal(r))
+    return _write(tensor, (q if rows >= columns else q.T).reshape(shape) * gain)
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weights that pass the channels of each group on as they are.
+
+    Raises:
+        ValueError: The tensor has not 3 to 5 dimensions, or the groups do not go into the first.
+    """
+    shape = tensor._array.shape
+    if len(shape) not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    outputs = shape[0] // groups
+    count = min(outputs, shape[1])
+    values = np.zeros(shape, tensor._array.dtype)
+    centre = tuple([size // 2 for size in shape[2:]])
+    for group in range(groups):
+        channels = np.arange(count)
+        values[(group * outputs + channels, channels, *centre)] = 1
+    return _write(tensor, values)

@@ -9,7 +9,9 @@ from tensorplay.nn import functional, init
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import empty
-from tensorplay.ops.shape import flatten
+from tensorplay.ops.padding_modes import zero_padded
+from tensorplay.ops.reduction import axis_of
+from tensorplay.ops.shape import flatten, reshape, sizes
 from tensorplay.tensor import Tensor
 
 
@@ -96,20 +98,83 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class Dropout(Module):
-    """In training, zero each element with probability `p` and scale the others by ``1/(1 - p)``."""
+class Unflatten(Module):
+    """One dimension as several.
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+    Args:
+        dim: Which.
+        unflattened_size: The sizes of those that take its place; one of them may be -1.
+
+    >>> import tensorplay as tp
+    >>> tp.nn.Unflatten(1, (2, 3))(tp.ones(5, 6)).shape
+    (5, 2, 3)
+    """
+
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
+        self.dim = dim
+        self.unflattened_size = sizes((unflattened_size,))
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of it dropped."""
-        out = functional.dropout(input, self.p, self.training)
-        return input.copy_(out) if self.inplace and self.training else out
+        """The input in its new shape."""
+        shape = input.shape
+        axis = axis_of(self.dim, len(shape))
+        return reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
 
     def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class ZeroPad2d(Module):
+    """Zeros around images.
+
+    Args:
+        padding: How many on all sides, or ``(left, right, top, bottom)``; negative ones cut.
+
+    >>> import tensorplay as tp
+    >>> tp.nn.ZeroPad2d((1, 0, 0, 1))(tp.ones(1, 1, 2))
+    tensor([[[0., 1., 1.],
+             [0., 0., 0.]]])
+    """
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = sizes((padding,)) if isinstance(padding, (tuple, list)) else (padding,) * 4
+        if len(self.padding) != 4:
+            raise ValueError(f"padding must be one number or four, not {padding!r}")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(N, C, H, W)`` or ``(C, H, W)``, padded."""
+        left, right, top, bottom = self.padding
+        return zero_padded(input, ((top, bottom), (left, right)))
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class Upsample(Module):
+    """Images or signals in another size: `tensorplay.nn.functional.interpolate`.
+
+    Args:
+        size: The new size: one number for all directions, or one for each.
+        scale_factor: Instead of `size`: the ratio of new to old, likewise.
+        mode: ``"nearest"``.
+    """
+
+    def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest") -> None:
+        super().__init__()
+        self.size = size
+        if isinstance(scale_factor, (tuple, list)):
+            scale_factor = tuple([float(one) for one in scale_factor])
+        self.scale_factor = float(scale_factor) if isinstance(scale_factor, int) else scale_factor
+        self.mode = mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(N, C, L)`` or ``(N, C, H, W)`` in the new size."""
+        return functional.interpolate(input, self.size, self.scale_factor, self.mode)
+
+    def extra_repr(self) -> str:
+        given = f"size={self.size}"
+        if self.scale_factor is not None:
+            given = f"scale_factor={self.scale_factor}"
+        return f"{given}, mode={self.mode!r}"

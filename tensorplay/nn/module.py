@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from tensorplay import dtypes
 from tensorplay.autograd.hooks import RemovableHandle, add_hook
-from tensorplay.nn import state
+from tensorplay.nn import elsewhere, state
+from tensorplay.nn.backward_hooks import HookedCall
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import zeros
 from tensorplay.tensor import Tensor
 
-#: Converted in a module's place, to see what the arguments of `Module.to` ask for.
-_PROBE = zeros(0)
+#: Converted in a module's place, to see what the arguments of `Module.to` ask for: both come out
+#: with the same type if they ask for one.
+_PROBES = zeros(0, dtype=dtypes.float32), zeros(0, dtype=dtypes.float64)
 
 _Self = TypeVar("_Self", bound="Module")
 
@@ -39,6 +41,9 @@ class Module:
     ['factor']
     """
 
+    #: Whether it stands for a module on another worker.
+    _lives_elsewhere: ClassVar[bool] = False
+
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
@@ -46,6 +51,10 @@ class Module:
     _not_saved: set[str]
     _forward_hooks: dict[int, Callable[..., Any]]
     _forward_pre_hooks: dict[int, Callable[..., Any]]
+    _backward_hooks: dict[int, Callable[..., Any]]
+    _backward_pre_hooks: dict[int, Callable[..., Any]]
+    #: Keys of the hooks around `forward` that see the keyword arguments too.
+    _hooks_with_kwargs: set[int]
 
     def __init__(self) -> None:
         # Past `__setattr__`, which needs these to be there.
@@ -57,6 +66,9 @@ class Module:
         set_plain("_not_saved", set())
         set_plain("_forward_hooks", {})
         set_plain("_forward_pre_hooks", {})
+        set_plain("_backward_hooks", {})
+        set_plain("_backward_pre_hooks", {})
+        set_plain("_hooks_with_kwargs", set())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes; to be defined by each subclass."""
@@ -65,26 +77,104 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._forward_pre_hooks and not self._forward_hooks:
+        if not (
+            self._forward_pre_hooks
+            or self._forward_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+        ):
             return self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_pre_hooks.values()):
+        return self._call_with_hooks(args, kwargs)
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for key, hook in tuple(self._forward_pre_hooks.items()):
+            if key in self._hooks_with_kwargs:
+                both = hook(self, args, kwargs)
+                if both is not None:
+                    if not isinstance(both, tuple) or len(both) != 2:
+                        raise RuntimeError(
+                            "forward pre-hook must return None or a tuple of (new_args, "
+                            f"new_kwargs), but got {both}."
+                        )
+                    args, kwargs = both
+                continue
             replaced = hook(self, args)
             if replaced is not None:
                 args = replaced if isinstance(replaced, tuple) else (replaced,)
+        call = None
+        if self._backward_hooks or self._backward_pre_hooks:
+            call = HookedCall(
+                self,
+                tuple(self._backward_pre_hooks.values()),
+                tuple(self._backward_hooks.values()),
+            )
+            args = call.arguments(args)
         result = self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_hooks.values()):
-            replaced = hook(self, args, result)
+        for key, hook in tuple(self._forward_hooks.items()):
+            if key in self._hooks_with_kwargs:
+                replaced = hook(self, args, kwargs, result)
+            else:
+                replaced = hook(self, args, result)
             if replaced is not None:
                 result = replaced
-        return result
+        return result if call is None else call.results(result)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args)`` before `forward`; what it returns replaces the arguments."""
-        return add_hook(self._forward_pre_hooks, hook)
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before `forward`; what it returns replaces the arguments.
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args, result)`` after `forward`; it may return another result."""
-        return add_hook(self._forward_hooks, hook)
+        Args:
+            prepend: Call it before the hooks that are there, not after them.
+            with_kwargs: Call ``hook(module, args, kwargs)``; it may return both anew, as a pair.
+        """
+        return self._add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after `forward`; it may return another result.
+
+        Args:
+            prepend: Call it before the hooks that are there, not after them.
+            with_kwargs: Call ``hook(module, args, kwargs, result)``.
+        """
+        return self._add_hook(self._forward_hooks, hook, prepend, with_kwargs)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` in each backward pass through a call.
+
+        Both are tuples: the gradients of the positional arguments (None for what is no tensor or
+        needs none) and of the results.  The hook may return others for the arguments.
+        """
+        return self._add_hook(self._backward_hooks, hook, prepend)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before the backward pass goes through a call.
+
+        It may return other gradients for the results.
+        """
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
+
+    def _add_hook(
+        self,
+        place: dict[int, Callable[..., Any]],
+        hook: Callable[..., Any],
+        prepend: bool,
+        with_kwargs: bool = False,
+    ) -> RemovableHandle:
+        before = dict(place) if prepend else {}
+        for key in before:
+            del place[key]
+        handle = add_hook(place, hook)
+        if with_kwargs:
+            self._hooks_with_kwargs.add(next(iter(place)) if prepend else list(place)[-1])
+        place.update(before)
+        return handle
 
     def __setattr__(self, name: str, value: Any) -> None:
         registered = self.__dict__.get("_parameters")
@@ -164,16 +254,23 @@ class Module:
     add_module = register_module
 
     def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = ""
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all within it, each once, with their dotted names."""
+        """This module and all within it, with their dotted names.
+
+        Args:
+            memo: Modules that are to be passed over; those that are met are added.
+            prefix: What the names begin with.
+            remove_duplicate: Each module once, under the first of its names.
+        """
         seen = set() if memo is None else memo
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:
             name, module = stack.pop()
-            if module in seen:
-                continue
-            seen.add(module)
+            if remove_duplicate:
+                if module in seen:
+                    continue
+                seen.add(module)
             yield name, module
             children = [
                 (f"{name}.{child_name}" if name else child_name, child)
@@ -199,32 +296,37 @@ class Module:
         return (module for _, module in self.named_children())
 
     def named_parameters(
-        self, prefix: str = "", recurse: bool = True
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters, each once, with their dotted names."""
-        return self._named("_parameters", prefix, recurse)
+        """The parameters, each once unless told otherwise, with their dotted names."""
+        return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters of this module and, unless told otherwise, of all within it."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """The buffers, each once, with their dotted names."""
-        return self._named("_buffers", prefix, recurse)
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The buffers, each once unless told otherwise, with their dotted names."""
+        return self._named("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers of this module and, unless told otherwise, of all within it."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
-    def _named(self, place: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+    def _named(
+        self, place: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
         seen = set()
-        for module_name, module in self.named_modules(prefix=prefix):
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        for module_name, module in modules if recurse else [(prefix, self)]:
             for name, tensor in getattr(module, place).items():
-                if tensor is not None and tensor not in seen:
+                if tensor is None or tensor in seen:
+                    continue
+                if remove_duplicate:
                     seen.add(tensor)
-                    yield (f"{module_name}.{name}" if module_name else name), tensor
-            if not recurse:
-                return
+                yield (f"{module_name}.{name}" if module_name else name), tensor
 
     def get_submodule(self, target: str) -> Module:
         """The module with a dotted name; this one for ``""``.
@@ -246,25 +348,76 @@ class Module:
         Raises:
             AttributeError: There is none.
         """
+        found: Parameter = self._member("_parameters", target, "parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer with a dotted name.
+
+        Raises:
+            AttributeError: There is none.
+        """
+        found: Tensor = self._member("_buffers", target, "buffer")
+        return found
+
+    def _member(self, place: str, target: str, what: str) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
-        parameter = module._parameters.get(name)
-        if parameter is None:
-            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
-        return parameter
+        found = getattr(module, place).get(name)
+        if found is None:
+            raise AttributeError(f"{type(module).__name__} has no {what} `{name}`")
+        return found
 
-    def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
-        """Names and values of all parameters and saved buffers; on the same memory, detached."""
-        return state.collect(self, prefix)
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Put a module in the place that a dotted name leads to.
+
+        Raises:
+            ValueError: The name is empty.
+            AttributeError: A module on the way to the place is not there.
+        """
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        path, _, name = target.rpartition(".")
+        setattr(self.get_submodule(path), name, module)
+
+    def get_extra_state(self) -> Any:
+        """More to be kept in `state_dict`: for subclasses, together with `set_extra_state`."""
+        raise RuntimeError("there is no extra state: the subclass must define get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` gave: for subclasses."""
+        raise RuntimeError("there is no extra state: the subclass must define set_extra_state")
+
+    def state_dict(
+        self,
+        *,
+        destination: dict[str, Any] | None = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+    ) -> dict[str, Any]:
+        """Names and values of all parameters and saved buffers.
+
+        Args:
+            destination: A dictionary to write to; by default a new one.
+            prefix: What the names begin with.
+            keep_vars: The parameters and buffers themselves; by default tensors on the same memory
+                that need no gradient.
+        """
+        found = state.collect(self, prefix, keep_vars) | elsewhere.collect(self, prefix)
+        if destination is None:
+            return found
+        destination.update(found)
+        return destination
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> state.IncompatibleKeys:
         """Copy values into the parameters and buffers.
 
         Args:
             state_dict: As `state_dict` returns it; arrays will do as well.
             strict: Raise if names are missing or unknown.
+            assign: Take the given tensors' memory and element types rather than copy the values.
 
         Returns:
             ``(missing_keys, unexpected_keys)``.
@@ -272,7 +425,11 @@ class Module:
         Raises:
             RuntimeError: A shape differs, or, if `strict`, the names do.
         """
-        return state.load(self, state_dict, strict)
+        here, missing, unexpected = elsewhere.load(self, state_dict, strict)
+        keys = state.load(self, here, strict, assign)
+        return state.IncompatibleKeys(
+            keys.missing_keys + missing, keys.unexpected_keys + unexpected
+        )
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""
@@ -290,27 +447,42 @@ class Module:
         """Say whether the parameters require grad; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
+        for other in elsewhere.children(self):
+            other.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or set them to zero."""
         for parameter in self.parameters():
             state.reset_grad(parameter, set_to_none)
+        for other in elsewhere.children(self):
+            other.zero_grad(set_to_none)
 
     def apply(self: _Self, fn: Callable[[Module], None]) -> _Self:
         """Call `fn` on every module within and, last, on this one; returns the module."""
         for module in reversed(list(self.modules())):
-            fn(module)
+            if module._lives_elsewhere and module is not self:
+                module.apply(fn)
+            else:
+                fn(module)
         return self
 
     def to(self: _Self, *args: Any, dtype: Any = None, **others: Any) -> _Self:
         """Convert floating-point parameters and buffers; arguments as for `Tensor.to`."""
-        probe = _PROBE.to(*args, dtype=dtype, **others)
-        target = probe._array.dtype
-        if probe is not _PROBE:
+        target, other = (probe.to(*args, dtype=dtype, **others)._array.dtype for probe in _PROBES)
+        if target == other:
             if target.kind not in "fc":
                 raise TypeError(f"nn.Module.to only accepts floating point dtypes, got {target}")
             state.convert(self, target)
+        return self
+
+    def type(self: _Self, dst_type: Any) -> _Self:
+        """Convert all parameters and buffers to an element type; returns the module."""
+        state.convert(self, dtypes.as_dtype(dst_type), "biufc")
+        return self
+
+    def cpu(self: _Self) -> _Self:
+        """The module: its tensors are in main memory as it is."""
         return self
 
     def float(self: _Self) -> _Self:

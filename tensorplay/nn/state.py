@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorplay.tensor import Tensor
+from tensorplay import dtypes
+from tensorplay.nn import elsewhere
+from tensorplay.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tensorplay.nn.module import Module
@@ -38,37 +40,67 @@ def check_name(module: Module, name: str, place: Mapping[str, Any]) -> None:
         raise KeyError(f"attribute '{name}' already exists")
 
 
+#: The name under which a module's extra state is saved.
+EXTRA = "_extra_state"
+
+
 def members(module: Module, prefix: str = "") -> dict[str, Tensor]:
     """All parameters and saved buffers under their dotted names."""
-    found: dict[str, Tensor] = {}
+    return {
+        path + name: tensor
+        for path, one in _with_paths(module, prefix)
+        for name, tensor in (*one._parameters.items(), *one._buffers.items())
+        if tensor is not None and name not in one._not_saved
+    }
+
+
+def _with_paths(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
+    """The module and all within it, with what the names of their members begin with."""
     stack = [(prefix, module)]
     while stack:
         path, one = stack.pop()
-        for name, tensor in (*one._parameters.items(), *one._buffers.items()):
-            if tensor is not None and name not in one._not_saved:
-                found[path + name] = tensor
-        children = [(f"{path}{name}.", child) for name, child in one._modules.items() if child]
+        yield path, one
+        children = [
+            (f"{path}{name}.", child) for name, child in one._modules.items() if child is not None
+        ]
         stack.extend(reversed(children))
+
+
+def _with_extra_state(module: Module, prefix: str = "") -> dict[str, Module]:
+    """The modules that have extra state, by its name."""
+    from tensorplay.nn.module import Module as Base
+
+    return {
+        path + EXTRA: one
+        for path, one in _with_paths(module, prefix)
+        if type(one).get_extra_state is not Base.get_extra_state
+    }
+
+
+def collect(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
+    """What `Module.state_dict` returns."""
+    found: dict[str, Any] = {
+        name: tensor if keep_vars else tensor.detach()
+        for name, tensor in members(module, prefix).items()
+    }
+    for name, one in _with_extra_state(module, prefix).items():
+        found[name] = one.get_extra_state()
     return found
 
 
-def collect(module: Module, prefix: str) -> dict[str, Tensor]:
-    """What `Module.state_dict` returns."""
-    return {name: tensor.detach() for name, tensor in members(module, prefix).items()}
-
-
-def load(module: Module, values: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
+def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) -> IncompatibleKeys:
     """What `Module.load_state_dict` does."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"Expected state_dict to be dict-like, got {type(values)}.")
     own = members(module)
-    missing = [name for name in own if name not in values]
-    unexpected = [name for name in values if name not in own]
+    extra = _with_extra_state(module)
+    missing = [name for name in (*own, *extra) if name not in values]
+    unexpected = [name for name in values if name not in own and name not in extra]
     problems = []
-    if strict and unexpected:
-        names = ", ".join([f'"{name}"' for name in unexpected])
-        problems.append(f"Unexpected key(s) in state_dict: {names}.")
-    if strict and missing:
-        names = ", ".join([f'"{name}"' for name in missing])
-        problems.append(f"Missing key(s) in state_dict: {names}.")
+    for what, wrong in (("Missing", missing), ("Unexpected", unexpected)):
+        if strict and wrong:
+            names = ", ".join([f'"{name}"' for name in wrong])
+            problems.append(f"{what} key(s) in state_dict: {names}.")
     arrays = {name: _array_of(values[name]) for name in own if name in values}
     problems += [
         f"size mismatch for {name}: copying a param with shape {array.shape} from checkpoint, the "
@@ -82,7 +114,13 @@ def load(module: Module, values: Mapping[str, Any], strict: bool) -> Incompatibl
             + "\n\t".join(problems)
         )
     for name, array in arrays.items():
-        replace_values(own[name], array)
+        if assign:
+            own[name].data = wrap(dtypes.normalised(array))
+        else:
+            replace_values(own[name], array)
+    for name, one in extra.items():
+        if name in values:
+            one.set_extra_state(values[name])
     return IncompatibleKeys(missing, unexpected)
 
 
@@ -96,9 +134,16 @@ def replace_values(tensor: Tensor, array: Any) -> None:
     tensor._version = [0]
 
 
-def convert(module: Module, dtype: np.dtype[Any]) -> None:
-    """Give all floating-point members another type; complex ones only another complex one."""
-    kinds = "fc" if dtype.kind == "c" else "f"
+def convert(module: Module, dtype: np.dtype[Any], kinds: str = "") -> None:
+    """Give members another type.
+
+    Args:
+        kinds: The kinds of types that are converted; by default floating-point ones, and complex
+            ones only to another complex type.
+    """
+    kinds = kinds or ("fc" if dtype.kind == "c" else "f")
+    for other in elsewhere.children(module):
+        other.to(dtype)
     for one in module.modules():
         for tensor in (*one._parameters.values(), *one._buffers.values()):
             if tensor is None:

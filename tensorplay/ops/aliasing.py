@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorplay.autograd.grad_mode import grad_mode
+from tensorplay.autograd.grad_mode import grad_mode, set_grad_enabled
 from tensorplay.autograd.graph import Node
 from tensorplay.autograd.hooks import RETAIN, hooks_of, retains_grad
 from tensorplay.ops import dual
@@ -72,6 +72,11 @@ def view(source: Tensor, array: Any, node: Node | None, step: Step) -> Tensor:
     owner = array.base
     if owner is not own and (owner is None or owner is not own.base):
         return tensor
+    return related(tensor, source, step)
+
+
+def related(tensor: Tensor, source: Tensor, step: Step) -> Tensor:
+    """Note that `tensor`, just made by `step`, is on the memory of `source`; returns it."""
     tensor._version = source._version
     alias = source._alias
     if alias.__class__ is tuple:
@@ -189,6 +194,36 @@ def write(target: Tensor, result: Tensor) -> None:
         for living in base._alias.living():
             if living._version is base._version:
                 _rebase(living, replayed(living._alias[1], base)._node)
+
+
+def become_view(input: Tensor, step: Step) -> Tensor:
+    """Make a tensor the view that `step` makes of it; returns it.
+
+    Raises:
+        RuntimeError: It is a leaf that requires grad, and recording is on.
+    """
+    if input._requires_grad and input._node is None and grad_mode.enabled:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    views = input._alias.living() if input._alias.__class__ is Views else []
+    with set_grad_enabled(input._node is not None):
+        after = step(input)
+    if views:
+        # They were made of the tensor as it was, which goes on as the base of all of them.
+        base = wrap(input._array, input._node)
+        base._version = input._version
+        base._alias = input._alias
+        for living in views:
+            living._alias = (base, living._alias[1])
+        related(input, base, step)
+    elif input._alias.__class__ is tuple:
+        # A view already, and now by one step more.
+        input._alias = after._alias
+    input._array = after._array
+    if after._node is not None:
+        _rebase(input, after._node)
+    return input
 
 
 def _check_writable(target: Tensor) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import BareNode, Node
 from tensorplay.ops.recording import common, shape_error, stretch
+from tensorplay.ops.rounding import rounded_division
 from tensorplay.tensor import Tensor, wrap
 
 Operator = Callable[[Any, Any], Any]
@@ -229,7 +230,14 @@ def mul(input: Tensor, other: Any) -> Tensor:
     return result
 
 
-def div(input: Tensor, other: Any) -> Tensor:
-    """``input / other``; shapes broadcast, and integers give floating-point numbers."""
+def div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``input / other``; shapes broadcast, and integers give floating-point numbers.
+
+    Args:
+        rounding_mode: None; or ``"floor"`` or ``"trunc"`` for a whole quotient, rounded down or
+            towards zero, of integers an integer.
+    """
+    if rounding_mode is not None:
+        return rounded_division(input, other, rounding_mode)
     result: Tensor = input / other
     return result

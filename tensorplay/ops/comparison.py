@@ -44,32 +44,6 @@ gt = _comparison(np.greater, "gt", "Whether each element is greater than the oth
 ge = _comparison(np.greater_equal, "ge", "Whether each element is at least the other's.")
 
 
-def _bitwise(ufunc: Any) -> Any:
-    def combine(input: Tensor, other: Any) -> Any:
-        pair = common(input, other)
-        if pair is None:
-            return NotImplemented
-        a, b = pair
-        return wrap(applied(ufunc, a._array, b._array if isinstance(b, Tensor) else b))
-
-    return combine
-
-
-bitwise_and = _bitwise(np.bitwise_and)
-bitwise_or = _bitwise(np.bitwise_or)
-bitwise_xor = _bitwise(np.bitwise_xor)
-
-
-def bitwise_not(input: Tensor) -> Tensor:
-    """The negation of booleans, the complement of integers."""
-    return wrap(np.invert(input._array))
-
-
-def logical_not(input: Tensor) -> Tensor:
-    """Whether each element is zero."""
-    return wrap(np.logical_not(input._array))
-
-
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero, in the whole or along dimensions."""
     x = input._array
@@ -95,6 +69,27 @@ def isinf(input: Tensor) -> Tensor:
 def isfinite(input: Tensor) -> Tensor:
     """Whether each element is neither infinite nor NaN."""
     return wrap(np.isfinite(input._array))
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Whether each element is infinite and positive."""
+    return wrap(np.isposinf(input._array))
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Whether each element is infinite and negative."""
+    return wrap(np.isneginf(input._array))
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part."""
+    return wrap(np.isreal(input._array))
+
+
+def signbit(input: Tensor) -> Tensor:
+    """Whether each element is negative, -0.0 included."""
+    x = input._array
+    return wrap(np.signbit(x) if x.dtype.kind == "f" else x < 0)
 
 
 def equal(input: Tensor, other: Tensor) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.ops.creation import check_device
+from tensorplay.ops.creation import check_device, tensor
 from tensorplay.ops.recording import cast
 from tensorplay.ops.shape import clone
 from tensorplay.tensor import Tensor, wrap
@@ -107,3 +107,68 @@ def index(input: Tensor) -> int:
     if array.size != 1 or array.dtype.kind not in "biu":
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return int(array.item())
+
+
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor with another element type; without one, the name of the type that it has.
+
+    Args:
+        dtype: A dtype, or a name as this function gives it.
+
+    >>> import tensorplay as tp
+    >>> tp.ones(1).type()
+    'torch.FloatTensor'
+    >>> tp.ones(1).type("torch.LongTensor").dtype
+    dtype('int64')
+    """
+    if dtype is None:
+        return f"torch.{_TYPE_NAMES[input._array.dtype]}"
+    if isinstance(dtype, str):
+        name = dtype.rpartition(".")[2]
+        for known, type_name in _TYPE_NAMES.items():
+            if name == type_name:
+                dtype = known
+    return cast(input, dtypes.as_dtype(dtype))
+
+
+_TYPE_NAMES = {
+    dtypes.float16: "HalfTensor",
+    dtypes.float32: "FloatTensor",
+    dtypes.float64: "DoubleTensor",
+    dtypes.uint8: "ByteTensor",
+    dtypes.int8: "CharTensor",
+    dtypes.int16: "ShortTensor",
+    dtypes.int32: "IntTensor",
+    dtypes.int64: "LongTensor",
+    dtypes.bool: "BoolTensor",
+    dtypes.complex64: "ComplexFloatTensor",
+    dtypes.complex128: "ComplexDoubleTensor",
+}
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The type that an operation on two tensors or numbers computes in.
+
+    >>> import tensorplay as tp
+    >>> tp.result_type(tp.ones(1, dtype=tp.int64), 1.0)
+    dtype('float32')
+    """
+    groups: tuple[list[dtypes.dtype], ...] = ([], [], [])
+    for one in (tensor1, tensor2):
+        if isinstance(one, Tensor):
+            groups[0 if one._array.ndim else 1].append(one._array.dtype)
+        else:
+            groups[2].append(tensor(one)._array.dtype)
+    return dtypes.result_type(*groups)
+
+
+def cpu(input: Tensor) -> Tensor:
+    """The tensor itself: it lives in main memory already."""
+    return input
+
+
+def formatted_by(input: Tensor, specification: str) -> str:
+    """What ``f"{tensor:.3f}"`` gives: without dimensions it is formatted as a number."""
+    if input._array.ndim == 0:
+        return format(input._array.item(), specification)
+    return object.__format__(input, specification)

@@ -13,8 +13,9 @@ from tensorplay.ops.shape import sizes
 from tensorplay.tensor import Tensor, wrap
 
 
-def finished(array: Any, requires_grad: bool) -> Tensor:
+def finished(array: Any, requires_grad: bool, device: Any = None) -> Tensor:
     """A new leaf on a fresh array."""
+    check_device(device)
     tensor = wrap(array)
     if requires_grad:
         tensor.requires_grad_()
@@ -134,28 +135,39 @@ def full(
     return finished(np.full(sizes((size,)), value, value.dtype), requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Zeros of the input's shape and type."""
-    return full_like(input, 0, dtype=dtype, requires_grad=requires_grad)
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Ones of the input's shape and type."""
-    return full_like(input, 1, dtype=dtype, requires_grad=requires_grad)
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Unspecified values in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype)
-    return finished(np.empty(input._array.shape, dtype), requires_grad)
+    return finished(np.empty(input._array.shape, dtype), requires_grad, device)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` throughout, in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtypes.as_dtype(dtype)
-    return finished(np.full(input._array.shape, fill_value, dtype), requires_grad)
+    return finished(np.full(input._array.shape, fill_value, dtype), requires_grad, device)
 
 
 def arange(
@@ -164,6 +176,7 @@ def arange(
     step: Any = 1,
     *,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from `start` (0 if only one is given) up to, not including, `end`."""
@@ -172,18 +185,103 @@ def arange(
     if dtype is None:
         whole = all(hasattr(number, "__index__") for number in (start, end, step))
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
-    return finished(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), requires_grad)
+    return finished(
+        np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), requires_grad, device
+    )
 
 
 def linspace(
-    start: float, end: float, steps: int, *, dtype: Any = None, requires_grad: bool = False
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """`steps` numbers at equal distances from `start` to `end`, both included."""
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return finished(np.linspace(start, end, steps).astype(dtype), requires_grad)
+    return finished(np.linspace(start, end, steps).astype(dtype), requires_grad, device)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` powers of `base`, whose exponents are those of `linspace`.
+
+    >>> import tensorplay as tp
+    >>> tp.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
+    dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    powers = np.logspace(start, end, steps, base=base)
+    return finished(powers.astype(dtype), requires_grad, device)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The identity matrix, ``n x n`` or ``n x m``."""
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return finished(np.eye(n, m, dtype=dtype), requires_grad)
+    return finished(np.eye(n, m, dtype=dtype), requires_grad, device)
+
+
+def _made_like(make: Any, name: str, doc: str) -> Any:
+    def create(
+        input: Tensor,
+        *size: Any,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        dtype = input._array.dtype if dtype is None else dtype
+        result: Tensor = make(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+        return result
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = doc
+    return create
+
+
+new_zeros = _made_like(zeros, "new_zeros", "`zeros` of the tensor's type, unless one is given.")
+new_ones = _made_like(ones, "new_ones", "`ones` of the tensor's type, unless one is given.")
+new_empty = _made_like(empty, "new_empty", "`empty` of the tensor's type, unless one is given.")
+
+
+def new_full(
+    input: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`full` of the tensor's type, unless one is given."""
+    dtype = input._array.dtype if dtype is None else dtype
+    return full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def new_tensor(
+    input: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A copy of `data` as a new leaf of the tensor's type, unless one is given."""
+    dtype = input._array.dtype if dtype is None else dtype
+    return tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)

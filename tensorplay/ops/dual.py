@@ -106,6 +106,11 @@ def direction(value: Any) -> Any:
     return where(zero, 0, value / where(zero, 1, absolute(value)))
 
 
+def apply(on_tensor: Any, on_array: Any, value: Any) -> Any:
+    """A function of one value, of which there is one form for tensors and one for arrays."""
+    return on_tensor(value) if isinstance(value, Tensor) else on_array(value)
+
+
 def array(value: Any) -> Any:
     """The values themselves, outside any graph."""
     return value._array if isinstance(value, Tensor) else value
@@ -125,3 +130,10 @@ def zeros_like(value: Any) -> Any:
     array = value._array if isinstance(value, Tensor) else value
     zeros = np.zeros(array.shape, array.dtype)
     return wrap(zeros) if isinstance(value, Tensor) else zeros
+
+
+def on_tensors(function: Any, *values: Any) -> Any:
+    """``function(*values)``, for a function of tensors: of arrays, an array."""
+    if any(isinstance(value, Tensor) for value in values):
+        return function(*[one if isinstance(one, Tensor) else wrap(one) for one in values])
+    return function(*[wrap(value) for value in values])._array

@@ -52,7 +52,9 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not x.ndim:
         return input.clone()
     place = index_along(picked, axis_of(dim, x.ndim))
-    node = GatherBackward0((edge_of(input),), (place, x.shape)) if wanted(input) else None
+    node = None
+    if wanted(input):
+        node = GatherBackward0((edge_of(input),), (place, x.shape), (index._version,))
     return wrap(x[place], node)
 
 

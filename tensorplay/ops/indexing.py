@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from tensorplay.ops.aliasing import view
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
+#: NumPy adds several times faster with one index on a vector than with any other kind; for so few
+#: elements, making that index costs more.
+_FEW = 500
 _BASIC = (int, slice, type(None), type(Ellipsis))
 
 
@@ -46,12 +51,62 @@ def scatter(value: Any, index: Any, shape: tuple[int, ...], repeated: bool) -> A
     array = value._array if isinstance(value, Tensor) else value
     out = np.zeros(shape, array.dtype)
     if repeated and _may_repeat(index):
-        np.add.at(out, index, array)
+        add_at(out, index, array)
     else:
         out[index] = array
     if not isinstance(value, Tensor):
         return out
     return wrap(out, ScatterBackward0((edge_of(value),), (index,)) if wanted(value) else None)
+
+
+def add_at(out: np.ndarray[Any, Any], index: Any, values: Any) -> None:
+    """Add `values` to `out` at `index`, all of them where an element is named several times."""
+    places = None
+    if np.size(values) > _FEW and out.flags.c_contiguous:
+        places = _positions(out.shape, index)
+    if places is None:
+        np.add.at(out, index, values)
+        return
+    spread = np.broadcast_to(values, places.shape).reshape(-1)
+    np.add.at(out.reshape(-1), places.reshape(-1), spread)
+
+
+def _positions(shape: tuple[int, ...], index: Any) -> np.ndarray[Any, Any] | None:
+    """Where in memory, in row order, the elements lie that an index names.
+
+    Only for arrays of integers side by side, and whole dimensions before and behind; else None.
+    """
+    parts: list[Any] = []
+    given = index if isinstance(index, tuple) else (index,)
+    for i, part in enumerate(given):
+        if part is not Ellipsis:
+            parts.append(part)
+        elif whole := len(shape) - len(given) + 1:
+            parts += [slice(None)] * whole
+        elif 0 < i < len(given) - 1:
+            # It stands for nothing, and yet parts what is beside it.
+            return None
+    kinds = [isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in parts]
+    if True not in kinds:
+        return None
+    first = kinds.index(True)
+    last = first + kinds.count(True)
+    if not all(kinds[first:last]):
+        return None
+    others = parts[:first] + parts[last:]
+    if not all(isinstance(part, slice) and part == slice(None) for part in others):
+        return None
+    within: Any = 0
+    for size, part in zip(shape[first:last], parts[first:last], strict=True):
+        negative = part < 0
+        within = within * size + (np.where(negative, part + size, part) if negative.any() else part)
+    before, behind = math.prod(shape[:first]), math.prod(shape[last:])
+    places = within.reshape(1, -1, 1) * behind + np.arange(behind)
+    if first:
+        step = behind * math.prod(shape[first:last])
+        places = np.arange(before).reshape(-1, 1, 1) * step + places
+    found: np.ndarray[Any, Any] = places.reshape(shape[:first] + within.shape + shape[last:])
+    return found
 
 
 def _may_repeat(index: Any) -> bool:
@@ -100,17 +155,62 @@ def index_of(index: Any) -> tuple[tuple[Any, ...], bool]:
     return tuple(own), basic
 
 
+def in_two_steps(index: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """An index with integers apart from its arrays, as one of the integers and one of the rest.
+
+    NumPy takes an integer beside arrays for an array too, and moves the dimensions of arrays that
+    are not neighbours to the front.  PyTorch picks what the integers say first.  None if that makes
+    no difference.
+    """
+    places = [i for i, part in enumerate(index) if isinstance(part, (int, np.ndarray))]
+    if not places or places[-1] - places[0] == len(places) - 1:
+        return None
+    if not any(isinstance(part, int) and not isinstance(part, bool) for part in index):
+        return None
+    first: list[Any] = []
+    rest: list[Any] = []
+    for part in index:
+        if isinstance(part, int) and not isinstance(part, bool):
+            first.append(part)
+            continue
+        rest.append(part)
+        if part is Ellipsis:
+            first.append(part)
+        elif isinstance(part, np.ndarray) and part.dtype.kind == "b":
+            first += [slice(None)] * part.ndim
+        elif part is not None and not isinstance(part, bool):
+            first.append(slice(None))
+    return tuple(first), tuple(rest)
+
+
 def getitem(input: Tensor, index: Any) -> Tensor:
     """``input[index]``: a view for integers, slices, None and ``...``; a copy with arrays.
+
+    Integers pick first; the rest is as in NumPy.
 
     Raises:
         IndexError: As NumPy.
     """
     x = input._array
+    given = index
     index, basic = index_of(index)
-    out = x[index]
+    if not basic and (steps := in_two_steps(index)) is not None:
+        versions = versions_of(given if isinstance(given, tuple) else (given,))
+        return _picked(getitem(input, steps[0]), steps[1], versions)
     if not basic:
-        picked = IndexBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
-        return wrap(out, picked)
+        return _picked(input, index, versions_of(given if isinstance(given, tuple) else (given,)))
+    out = x[index]
     node = SliceBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
     return view(input, out, node, lambda base: getitem(base, index))
+
+
+def _picked(input: Tensor, index: Any, versions: tuple[list[int], ...]) -> Tensor:
+    x = input._array
+    if not wanted(input):
+        return wrap(x[index])
+    return wrap(x[index], IndexBackward0((edge_of(input),), (index, x.shape), versions))
+
+
+def versions_of(parts: Sequence[Any]) -> tuple[list[int], ...]:
+    """The version counters of the tensors in an index, apart from single numbers."""
+    return tuple([part._version for part in parts if isinstance(part, Tensor) and part._array.ndim])

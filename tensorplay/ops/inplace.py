@@ -16,7 +16,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import arithmetic, dual, pointwise, power, selection
 from tensorplay.ops.aliasing import is_recorded, write
-from tensorplay.ops.indexing import index_of
+from tensorplay.ops.indexing import getitem, in_two_steps, index_of, versions_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
 from tensorplay.tensor import Tensor, wrap
@@ -45,16 +45,16 @@ class CopyBackwards(Node):
         return (None if self.edges[0] is None else dual.zeros_like(grad), grad)
 
 
-def _write_through(target: Tensor, out_of_place: Callable[..., Tensor], *args: Any) -> Tensor:
+def write_through(target: Tensor, out_of_place: Callable[..., Tensor], *args: Any) -> Tensor:
     """Compute beside the target, from a copy of it, and write the result into it."""
     before = wrap(target._array.copy(), target._node)
     result = out_of_place(before, *args)
-    _check_fits(target, result)
+    check_fits(target, result)
     write(target, cast(result, target._array.dtype))
     return target
 
 
-def _check_fits(target: Tensor, result: Tensor) -> None:
+def check_fits(target: Tensor, result: Tensor) -> None:
     x, out = target._array, result._array
     if out.shape != x.shape:
         raise RuntimeError(
@@ -74,7 +74,7 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             other = other * alpha
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
-            return _write_through(input, out_of_place, other)
+            return write_through(input, out_of_place, other)
         pair = common(input, other)
         if pair is None:
             return NotImplemented
@@ -87,7 +87,7 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             ufunc(x, operand, out=x)
         else:
             result = out_of_place(input.detach(), other)
-            _check_fits(input, result)
+            check_fits(input, result)
             x[...] = result._array
         input._version[0] += 1
         return input
@@ -114,17 +114,26 @@ div_ = _operator(np.divide, arithmetic.div_operator, "/")
 pow_ = _operator(np.power, power.pow, "**")
 
 
+def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Write what `function` makes of a tensor into the tensor itself, which is returned.
+
+    Raises:
+        RuntimeError: The result has another shape or kind, or must not be written there.
+    """
+    if is_recorded(input):
+        return write_through(input, function)
+    result = function(input.detach())
+    check_fits(input, result)
+    input._array[...] = result._array
+    input._version[0] += 1
+    return input
+
+
 def _unary(out_of_place: Callable[..., Tensor], name: str) -> Any:
     """The in-place form of a function of one tensor (and constants)."""
 
     def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if is_recorded(input):
-            return _write_through(input, lambda before: out_of_place(before, *args, **kwargs))
-        result = out_of_place(input.detach(), *args, **kwargs)
-        _check_fits(input, result)
-        input._array[...] = result._array
-        input._version[0] += 1
-        return input
+        return written_into(input, lambda before: out_of_place(before, *args, **kwargs))
 
     in_place.__doc__ = f"`{name}`, written into the tensor."
     return in_place
@@ -182,7 +191,15 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     Raises:
         RuntimeError: The value does not fit the place, or recording the write is not allowed.
     """
-    index, _ = index_of(index)
+    given = index if isinstance(index, tuple) else (index,)
+    index, basic = index_of(index)
+    if not basic and (steps := in_two_steps(index)) is not None:
+        _set(getitem(input, steps[0]), steps[1], value, versions_of(given))
+    else:
+        _set(input, index, value, () if basic else versions_of(given))
+
+
+def _set(input: Tensor, index: Any, value: Any, versions: tuple[list[int], ...]) -> None:
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):
@@ -200,7 +217,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             # NumPy lets dimensions of size 1 in front go.
             source = reshape(source, source._array.shape[extra:])
         edge = stretch(edge_of(source), source._array.shape, place)
-    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,))))
+    write(input, wrap(after, SetItemBackward0((edge_of(input), edge), (index,), versions)))
 
 
 def _assign(array: Any, index: Any, value: Any) -> None:

@@ -163,7 +163,7 @@ def norm(
     Args:
         p: A number, ``float("inf")``, ``-float("inf")``, or ``"fro"`` (the same as 2).
 
-    The norm of complex numbers is real.  The gradient of the 2-norm at zero is zero.
+    The norm of complex numbers is real.  The gradient at zero is zero.
     """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
@@ -173,6 +173,8 @@ def norm(
         )
     if p == 2 or p == "fro" or p is None:
         return _norm2(input, dim, keepdim)
+    if isinstance(p, str):
+        raise ValueError(f"norm(): p={p!r} is not known here: see tensorplay.linalg.matrix_norm")
     size = abs(input)
     if p == float("inf"):
         return amax(size, dim, keepdim)
@@ -182,7 +184,7 @@ def norm(
         return cast(ne(input, 0), size._array.dtype).sum(dim, keepdim)
     if p == 1:
         return size.sum(dim, keepdim)
-    return size.pow(p).sum(dim, keepdim).pow(1.0 / p)
+    return _norm_p(input, float(p), dim, keepdim)
 
 
 class NormBackward0(Node):
@@ -205,5 +207,35 @@ def _norm2(input: Tensor, dim: Dim, keepdim: bool) -> Tensor:
     if wanted(input):
         saved = (x, out._array, kept_shape(x.shape, axes))
         out._node = NormBackward0((edge_of(input),), saved, (input._version, out._version))
+        out._requires_grad = True
+    return out
+
+
+class LinalgVectorNormBackward0(Node):
+    """The norm with any other exponent; zero elements have no gradient."""
+
+    __slots__ = ()
+    lift = (0, OUTPUT, None, None)
+
+    def rule(self, grad: Any, x: Any, out: Any, kept: tuple[int, ...], p: float) -> tuple[Any, ...]:
+        out = out.reshape(kept)
+        none = dual.array(out) == 0
+        ratio = dual.absolute(x) / dual.where(none, 1, out)
+        # Ones in the place of zeros, whose powers may be infinite.
+        ratio = dual.where((dual.array(x) == 0) | none, 1, ratio)
+        return (dual.direction(x) * (ratio ** (p - 1) * grad.reshape(kept)),)
+
+
+def _norm_p(input: Tensor, p: float, dim: Dim, keepdim: bool) -> Tensor:
+    x = input._array
+    axes = axes_of(dim, x.ndim) if x.ndim else ()
+    with np.errstate(divide="ignore"):
+        # A negative exponent makes infinity of a zero, and zero of that.
+        total = dual.add_up(np.absolute(x) ** p, axis=axes, keepdims=keepdim)
+        out = wrap(total ** (1.0 / p))
+    if wanted(input):
+        saved = (x, out._array, kept_shape(x.shape, axes), p)
+        versions = (input._version, out._version)
+        out._node = LinalgVectorNormBackward0((edge_of(input),), saved, versions)
         out._requires_grad = True
     return out

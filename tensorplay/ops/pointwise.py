@@ -10,7 +10,7 @@ import numpy as np
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import floating, refuse_complex
+from tensorplay.ops.recording import edge_of, floating, refuse_complex, wanted
 from tensorplay.tensor import Tensor, wrap
 
 _ndarray = np.ndarray
@@ -103,7 +103,14 @@ class ReluBackward0(BareNode):
         return (grad * np.sign(dual.array(out)),)
 
 
-def _unary(
+class SignBackward0(Node):
+    __slots__ = ()
+
+    def rule(self, grad: Any) -> tuple[Any, ...]:
+        return (dual.zeros_like(grad),)
+
+
+def unary(
     function: Callable[[Any], Any],
     node_class: type[Node],
     doc: str,
@@ -161,7 +168,8 @@ def _unary(
         return tensor
 
     operation.__doc__ = doc
-    # Pickle finds it by its name in this module.
+    # Pickle finds it by its name in the module that has its node class.
+    operation.__module__ = node_class.__module__
     operation.__name__ = operation.__qualname__ = node_class.__name__.removesuffix(
         "Backward0"
     ).lower()
@@ -182,16 +190,16 @@ def _sigmoid(x: Any) -> Any:
         return 1 / (1 + np.exp(-x))
 
 
-neg = _unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)
-abs = _unary(np.absolute, AbsBackward0, "The absolute value of each element.", to_float=False)
-exp = _unary(np.exp, ExpBackward0, "The exponential of each element.")
-log = _unary(np.log, LogBackward0, "The natural logarithm of each element.")
-sqrt = _unary(np.sqrt, SqrtBackward0, "The square root of each element.")
-sin = _unary(np.sin, SinBackward0, "The sine of each element.")
-cos = _unary(np.cos, CosBackward0, "The cosine of each element.")
-tanh = _unary(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
-sigmoid = _unary(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
-relu = _unary(_relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False)
+neg = unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)
+abs = unary(np.absolute, AbsBackward0, "The absolute value of each element.", to_float=False)
+exp = unary(np.exp, ExpBackward0, "The exponential of each element.")
+log = unary(np.log, LogBackward0, "The natural logarithm of each element.")
+sqrt = unary(np.sqrt, SqrtBackward0, "The square root of each element.")
+sin = unary(np.sin, SinBackward0, "The sine of each element.")
+cos = unary(np.cos, CosBackward0, "The cosine of each element.")
+tanh = unary(np.tanh, TanhBackward0, "The hyperbolic tangent of each element.")
+sigmoid = unary(_sigmoid, SigmoidBackward0, "``1 / (1 + exp(-x))`` of each element.")
+relu = unary(_relu, ReluBackward0, "Each element, or zero where it is negative.", to_float=False)
 
 
 def square(input: Tensor) -> Tensor:
@@ -205,9 +213,12 @@ def reciprocal(input: Tensor) -> Tensor:
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1, as each element is negative, zero or positive; its gradient is zero."""
-    refuse_complex(input._array, "sign")
-    return wrap(np.sign(input._array))
+    """-1, 0 or 1, as each element is negative, zero (or NaN) or positive; its gradient is zero."""
+    x = input._array
+    refuse_complex(x, "sign")
+    # NumPy's sign of NaN is NaN.
+    out = x.copy() if x.dtype.kind == "b" else np.subtract(x > 0, x < 0, dtype=x.dtype)
+    return wrap(out, SignBackward0((edge_of(input),)) if wanted(input) else None)
 
 
 def sgn(input: Tensor) -> Tensor:
@@ -221,3 +232,14 @@ def sgn(input: Tensor) -> Tensor:
         return sign(input)
     result: Tensor = dual.direction(input)
     return result
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself.
+
+    Raises:
+        RuntimeError: It holds booleans.
+    """
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input

@@ -95,6 +95,8 @@ def _power(x: Any, y: Any) -> Any:
             return np.square(x)
         if y == 0.5 and x.dtype.kind == "f":
             return np.sqrt(x)
+    if x.dtype.kind == "b":
+        raise NotImplementedError('"pow" not implemented for booleans')
     if x.dtype.kind in "iu" and np.any(np.less(y, 0)):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     return applied(np.power, x, y)

@@ -84,12 +84,15 @@ def common(a: Tensor, b: Any, divide: bool = False) -> tuple[Tensor, Any] | None
 
     With `divide` the type is a floating-point one.
     """
+    x = a._array
+    if isinstance(b, Tensor) and b._array.dtype is x.dtype and (x.dtype.kind in "fc" or not divide):
+        return a, b
     if isinstance(b, np.ndarray):
         b = wrap(b)
     elif isinstance(b, np.generic):
         b = b.item()
     if isinstance(b, Tensor):
-        x, y = a._array, b._array
+        y = b._array
         target = dtypes.result_type(
             [z.dtype for z in (x, y) if z.ndim], [z.dtype for z in (x, y) if not z.ndim], []
         )

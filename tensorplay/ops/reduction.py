@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.autograd.graph import Node
+from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
-from tensorplay.ops.pointwise import sqrt
+from tensorplay.ops.pointwise import unary
 from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
@@ -30,6 +30,22 @@ class MeanBackward0(Node):
         self, grad: Any, shape: tuple[int, ...], kept: tuple[int, ...], count: int
     ) -> tuple[Any, ...]:
         return (dual.spread((grad / count).reshape(kept), shape),)
+
+
+class VarBackward0(Node):
+    __slots__ = ()
+    lift = (0, None, None, None, None)
+
+    def rule(
+        self,
+        grad: Any,
+        x: Any,
+        axes: tuple[int, ...],
+        kept: tuple[int, ...],
+        count: int,
+        factor: float,
+    ) -> tuple[Any, ...]:
+        return (_deviation(x, axes, count) * (grad.reshape(kept) * (2 * factor)),)
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
@@ -126,7 +142,7 @@ def mean(
 
 
 def var(
-    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+    input: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False, **options: Any
 ) -> Tensor:
     """The variance, over all elements or the dimensions `dim`.
 
@@ -134,39 +150,65 @@ def var(
 
     Args:
         correction: What is subtracted from the number of elements in the divisor.
-        options: ``unbiased=False`` is another way to say ``correction=0``.
+        options: ``unbiased=False`` is another way to say ``correction=0``; so is a boolean in the
+            place of `correction`, or alone in that of `dim`.
     """
+    if isinstance(dim, bool):
+        dim, correction = None, int(dim)
     correction = _correction(correction, options)
     if input._array.dtype.kind == "c":
         of_parts = [var(part, dim, correction, keepdim) for part in (input.real, input.imag)]
         both: Tensor = of_parts[0] + of_parts[1]
         return both
-    deviation: Tensor = input - mean(input, dim, keepdim=True)
-    divisor = deviation._array.size // max(1, _groups(deviation, dim)) - correction
-    total = sum(deviation * deviation, dim, keepdim)
-    result: Tensor = total / max(divisor, 0) if divisor > 0 else total * float("nan")
-    return result
+    x = input._array
+    if x.dtype.kind != "f":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    axes = axes_of(dim, x.ndim) if x.ndim else ()
+    count = 1
+    for i in axes:
+        count *= x.shape[i]
+    deviation = _deviation(x, axes, count)
+    deviation *= deviation
+    divisor = count - correction
+    factor = 1 / divisor if divisor > 0 else float("inf")
+    with np.errstate(invalid="ignore"):
+        out = dual.add_up(deviation, axis=axes, keepdims=keepdim) * factor
+    if not wanted(input):
+        return wrap(out)
+    saved = (x, axes, kept_shape(x.shape, axes), count, factor)
+    return wrap(out, VarBackward0((edge_of(input),), saved, (input._version,)))
+
+
+def _deviation(x: Any, axes: tuple[int, ...], count: int) -> Any:
+    """How far each element is from the mean over some axes."""
+    return x - dual.sum_over(x, axes, True) / max(count, 1)
+
+
+class StdBackward0(BareNode):
+    """The square root of a variance.  Where all elements are equal, the gradient is zero."""
+
+    __slots__ = ()
+    lift = (OUTPUT,)
+
+    def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
+        zero = dual.array(out) == 0
+        return (dual.where(zero, 0, grad / dual.where(zero, 1, out + out)),)
+
+
+_root = unary(np.sqrt, StdBackward0, "The square root, as `std` takes it.")
 
 
 def std(
-    input: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False, **options: Any
+    input: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False, **options: Any
 ) -> Tensor:
     """The standard deviation: the square root of `var`, whose arguments it takes."""
-    return sqrt(var(input, dim, _correction(correction, options), keepdim))
+    return _root(var(input, dim, correction, keepdim, **options))
 
 
-def _correction(correction: int, options: dict[str, Any]) -> int:
+def _correction(correction: Any, options: dict[str, Any]) -> Any:
     unbiased = options.pop("unbiased", None)
     if options:
         raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
-    return correction if unbiased is None else int(unbiased)
-
-
-def _groups(input: Tensor, dim: Dim) -> int:
-    """How many separate reductions a reduction over `dim` consists of."""
-    shape = input._array.shape
-    axes = axes_of(dim, len(shape))
-    groups = 1
-    for i, size in enumerate(shape):
-        groups *= 1 if i in axes else size
-    return groups
+    if unbiased is not None:
+        return int(unbiased)
+    return 1 if correction is None else correction

@@ -90,7 +90,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         raise RuntimeError(f"where(): {error}") from None
     if not wanted(a, b):
         return wrap(out)
-    return wrap(out, WhereBackward0(stretched_edges(out.shape, a, b), (test,)))
+    return wrap(
+        out, WhereBackward0(stretched_edges(out.shape, a, b), (test,), (condition._version,))
+    )
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -137,10 +139,18 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
             bound = _bound(input, max, "max")
             input = where(wrap(input._array > bound._array), bound, input)
         return input
-    input = common_tensors(input, min if max is None else max, "bound")[0]
+    for bound in (min, max):
+        # Numbers do not change floating-point types.
+        if bound is not None and not (
+            input._array.dtype.kind == "f" and bound.__class__ in (int, float)
+        ):
+            input = common_tensors(input, bound, "a bound of clamp")[0]
     x = input._array
     refuse_complex(x, "clamp")
-    out = np.clip(x, min, max)
+    # Two functions of two operands: NumPy's own clip takes several times as long on small arrays.
+    out = x if min is None else np.maximum(x, min)
+    if max is not None:
+        out = np.minimum(out, max)
     if not wanted(input):
         return wrap(out)
     inside: Any = True
@@ -156,3 +166,13 @@ def _bound(input: Tensor, given: Any, what: str) -> Tensor:
     bound = common_tensors(input, given, what)[1]
     refuse_complex(bound._array, "clamp")
     return bound
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """`clamp` with a lower bound only."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """`clamp` with an upper bound only."""
+    return clamp(input, max=max)

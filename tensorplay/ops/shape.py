@@ -103,6 +103,10 @@ def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
     Raises:
         RuntimeError: The elements' places in memory do not allow a view of that shape.
     """
+    x = input._array
+    if input._alias is None and x.ndim > 2 and np.moveaxis(x, 0, -1).flags.c_contiguous:
+        # As convolutions and what follows them leave their results; no user asked for that order.
+        input._array = np.ascontiguousarray(x)
     out = reshape(input, *shape)
     if out._version is not input._version and out._array.size:
         raise RuntimeError(
@@ -211,7 +215,8 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     x = input._array
     new = sizes((shape,))
     try:
-        out = np.broadcast_to(x, new)
+        # NumPy's is read-only, even where nothing is stretched.
+        out = x.view() if x.shape == new else np.broadcast_to(x, new)
     except ValueError:
         raise RuntimeError(
             f"The expanded size of the tensor {new} must match the existing size {x.shape}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorplay import dtypes
-from tensorplay.optim.optimizer import Array, Group, Optimizer
-from tensorplay.tensor import Tensor, wrap
+from tensorplay.optim.optimizer import Array, Optimizer, Params, count_step, remembered
+from tensorplay.optim.options import check_betas, check_not_negative, implementation
 
 
 class Adam(Optimizer):
@@ -24,16 +23,17 @@ class Adam(Optimizer):
         weight_decay: This times the parameter is added to its gradient.
         amsgrad: Divide by the greatest mean square so far, not by the present one.
         maximize: Go uphill.
+        decoupled_weight_decay: Let weights decay by themselves, as `AdamW` does.
+        others: ``foreach``, ``fused``, ``capturable``, ``differentiable``: taken for the sake of
+            programs that give them, and not used.
 
     Raises:
         ValueError: An option is out of range.
     """
 
-    _decoupled_decay = False
-
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -41,16 +41,14 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+        **others: bool | None,
     ) -> None:
-        if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if eps < 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_not_negative(lr=lr, eps=eps, weight_decay=weight_decay)
+        check_betas(betas)
+        given = implementation(
+            type(self), others, "foreach", "capturable", "differentiable", "fused"
+        )
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -58,38 +56,34 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            **given,
+            "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
 
     def _advance(
-        self, old: Array, state: dict[str, Any], group: Group
+        self, old: Array, state: dict[str, Any], group: Mapping[str, Any]
     ) -> tuple[list[Array], dict[str, Any]]:
+        step = count_step(state)
         names = ["exp_avg", "exp_avg_sq"]
         if group["amsgrad"]:
             names.append("max_exp_avg_sq")
-        for name in names:
-            if name not in state:
-                state[name] = wrap(np.zeros_like(old))
-        step = state["step"] = state.get("step", 0) + 1
-        beta1, beta2 = group["betas"]
+        beta1, beta2 = map(float, group["betas"])
         constants = {
             **group,
+            "betas": (beta1, beta2),
             "root_correction": math.sqrt(1 - beta2**step),
             "step_size": group["lr"] / (1 - beta1**step),
         }
-        return [state[name]._array for name in names], constants
+        return [remembered(state, name, old) for name in names], constants
 
     def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
-        if old.dtype.kind == "c":
-            # Real and imaginary parts are parameters of their own.
-            old, grad, new = dtypes.parts(old), dtypes.parts(grad), dtypes.parts(new)
-            rest = (*[dtypes.parts(one) for one in rest[:-1]], rest[-1])
         mean, square, *greatest, constants = rest
         beta1, beta2 = constants["betas"]
         decay = constants["weight_decay"]
-        if decay and not self._decoupled_decay:
-            scratch = np.multiply(old, decay, out=self._scratch(old))
-            grad = np.add(scratch, grad, out=scratch)
+        decoupled = constants["decoupled_weight_decay"]
+        if not decoupled:
+            grad = self._decayed(old, grad, decay)
 
         np.subtract(grad, mean, out=new)
         new *= 1 - beta1
@@ -106,7 +100,7 @@ class Adam(Optimizer):
         new += constants["eps"]
         np.divide(mean, new, out=new)
         new *= -constants["step_size"]
-        if decay and self._decoupled_decay:
+        if decay and decoupled:
             new += np.multiply(old, 1 - constants["lr"] * decay, out=self._scratch(old))
         else:
             new += old
@@ -119,11 +113,9 @@ class AdamW(Adam):
     the factor ``1 - lr * weight_decay``.
     """
 
-    _decoupled_decay = True
-
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group],
+        params: Params,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -131,5 +123,16 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        **others: bool | None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            decoupled_weight_decay=True,
+            **others,
+        )

@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.autograd.elsewhere import where_gradients_went
 from tensorplay.autograd.grad_mode import set_grad_enabled
+from tensorplay.optim.options import plain
 from tensorplay.tensor import Tensor, wrap
 
 #: One step at a time in the whole process, so that two optimizers with a parameter in common (one
@@ -29,6 +31,7 @@ from tensorplay.tensor import Tensor, wrap
 _stepping = threading.RLock()
 
 Group = dict[str, Any]
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 Array = np.ndarray[Any, Any]
 
 #: Large parameters are updated in pieces of so many elements, which stay in the processor's cache
@@ -39,21 +42,23 @@ PIECE = 32_768
 class Optimizer:
     """The base of all optimizers.
 
-    A subclass defines `_advance` and `_update`, which together compute one parameter's new values.
+    A subclass defines `_advance` and `_update`, which together compute one parameter's new values;
+    or, as in PyTorch, `step`, which works on `param_groups` and each parameter's `.grad`.
 
     Args:
-        params: The tensors to optimize, or dictionaries (groups) with the tensors under
-            ``"params"`` and options of their own.
+        params: The tensors to optimize, each alone or with its name (``(name, tensor)``); or
+            dictionaries (groups) with these under ``"params"`` and options of their own.
         defaults: The options of groups that do not set them.
 
     Attributes:
         param_groups: The groups; options may be changed between steps.
+        defaults: The options of groups that do not set them.
         state: For each parameter what the optimizer remembers of it.
+
+    Options may be Python's numbers, NumPy's, or tensors of one element.
     """
 
-    def __init__(
-        self, params: Iterable[Tensor] | Iterable[Group], defaults: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
@@ -63,7 +68,9 @@ class Optimizer:
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self._spares: dict[Tensor, Array] = {}
-        self._buffers: dict[np.dtype[Any], Array] = {}
+        self._buffers: dict[tuple[np.dtype[Any], int], Array] = {}
+        # Whether it has stepped, as far as this class can tell: for schedulers.
+        self._stepped = self._steps_by_itself
         self._warned = False
         given: list[Any] = list(params)
         if not given:
@@ -78,9 +85,14 @@ class Optimizer:
             TypeError: A parameter is not a tensor.
             ValueError: A parameter is not a leaf, or is in a group already.
         """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
         group = {**self.defaults, **param_group}
         params = group["params"]
+        if isinstance(params, set):
+            raise TypeError("parameters need an order, and a set has none: give a list")
         group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        _take_names_out(group)
         known = {param for other in self.param_groups for param in other["params"]}
         for param in group["params"]:
             if not isinstance(param, Tensor):
@@ -127,6 +139,12 @@ class Optimizer:
         self.step_with(grads)
         return loss
 
+    @property
+    def _steps_by_itself(self) -> bool:
+        """Whether the class defines `step` rather than the two that this one calls."""
+        kind = type(self)
+        return kind._advance is Optimizer._advance and kind.step is not Optimizer.step
+
     def _warn_of_gradients_elsewhere(self) -> None:
         advice = where_gradients_went()
         if advice is not None:
@@ -152,14 +170,31 @@ class Optimizer:
         >>> w
         tensor([0.5000, 0.0000], requires_grad=True)
         """
+        self._stepped = True
         with _stepping:
+            if self._steps_by_itself:
+                self._step_on_grad(grads)
+                return
             for group in self.param_groups:
+                options = plain(group)
                 for param in group["params"]:
                     grad = grads.get(param)
                     if grad is not None:
-                        self._step_one(param, grad._array, group)
+                        self._step_one(param, grad._array, options)
 
-    def _step_one(self, param: Tensor, grad: Array, group: Group) -> None:
+    def _step_on_grad(self, grads: Mapping[Tensor, Tensor]) -> None:
+        """Have a `step` of the subclass's own find the gradients in `.grad`, and only there."""
+        params = [param for group in self.param_groups for param in group["params"]]
+        before = [param._grad for param in params]
+        try:
+            for param in params:
+                param._grad = grads.get(param)
+            self.step()
+        finally:
+            for param, grad in zip(params, before, strict=True):
+                param._grad = grad
+
+    def _step_one(self, param: Tensor, grad: Array, group: Mapping[str, Any]) -> None:
         old = param._array
         if grad.shape != old.shape:
             raise RuntimeError(
@@ -172,19 +207,28 @@ class Optimizer:
         new = _reusable(self._spares, param)
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             new = np.empty_like(old)
-        buffers, constants = self._advance(old, self.state[param], group)
-        arrays = (old, grad, new, *buffers)
-        if old.size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
+        state = self.state.get(param, {})
+        buffers, constants = self._advance(old, state, group)
+        if state:
+            self.state[param] = state
+        arrays = [old, grad, new, *buffers]
+        if old.dtype.kind == "c":
+            # Real and imaginary parts are parameters of their own.
+            arrays = [dtypes.parts(array) for array in arrays]
+        size = arrays[0].size
+        if size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
             self._update(*arrays, constants)
         else:
             flat = [array.reshape(-1) for array in arrays]
-            for start in range(0, old.size, PIECE):
+            for start in range(0, size, PIECE):
                 self._update(*[array[start : start + PIECE] for array in flat], constants)
         param._version = [0]
         param._array = new
         self._spares[param] = old
 
-    def _advance(self, old: Array, state: dict[str, Any], group: Group) -> tuple[list[Array], Any]:
+    def _advance(
+        self, old: Array, state: dict[str, Any], group: Mapping[str, Any]
+    ) -> tuple[list[Array], Any]:
         """Begin a parameter's step.
 
         Args:
@@ -208,12 +252,20 @@ class Optimizer:
         """
         raise NotImplementedError
 
-    def _scratch(self, like: Array) -> Array:
+    def _scratch(self, like: Array, number: int = 0) -> Array:
         """A work array of the same shape and type, good until the next parameter's turn."""
-        buffer = self._buffers.get(like.dtype)
+        key = (like.dtype, number)
+        buffer = self._buffers.get(key)
         if buffer is None or buffer.size < like.size:
-            buffer = self._buffers[like.dtype] = np.empty(like.size, like.dtype)
+            buffer = self._buffers[key] = np.empty(like.size, like.dtype)
         return buffer[: like.size].reshape(like.shape)
+
+    def _decayed(self, old: Array, grad: Array, decay: float) -> Array:
+        """The gradient and `decay` times the values, in a work array unless `decay` is zero."""
+        if not decay:
+            return grad
+        scratch = np.multiply(old, decay, out=self._scratch(old))
+        return np.add(scratch, grad, out=scratch)
 
     def state_dict(self) -> dict[str, Any]:
         """The options and a copy of what is remembered; parameters appear as numbers."""
@@ -225,6 +277,10 @@ class Optimizer:
         }
         with _stepping:
             state = {numbers[param]: copy.deepcopy(own) for param, own in self.state.items()}
+        for own in () if self._steps_by_itself else state.values():
+            if "step" in own:
+                # A tensor, as in PyTorch, so that states can be exchanged.
+                own["step"] = wrap(np.array(float(own["step"]), np.float32))
         groups = [
             {**group, "params": [numbers[param] for param in group["params"]]}
             for group in self.param_groups
@@ -253,7 +309,10 @@ class Optimizer:
         with _stepping:
             self.state.clear()
             for number, values in saved["state"].items():
-                self.state[by_number[number]] = values
+                param = by_number[number]
+                self.state[param] = {
+                    name: _as_remembered(name, value, param) for name, value in values.items()
+                }
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_spares": {}, "_buffers": {}}
@@ -265,6 +324,47 @@ class Optimizer:
             options = sorted(name for name in group if name != "params")
             lines += [f"    {name}: {group[name]}" for name in options]
         return "\n".join([*lines, ")"])
+
+
+def remembered(state: dict[str, Any], name: str, like: Array, value: float = 0.0) -> Array:
+    """An array that a state keeps under a name; of `like`'s shape and filled at first."""
+    kept = state.get(name)
+    if kept is None:
+        # The parts of complex numbers are numbers of their own.
+        fill = complex(value, value) if like.dtype.kind == "c" else value
+        kept = state[name] = wrap(np.full_like(like, fill))
+    array: Array = kept._array
+    return array
+
+
+def count_step(state: dict[str, Any]) -> int:
+    """Count one more step in a state; which one it is, from 1."""
+    step = state.get("step", 0)
+    # What has been loaded is a tensor.
+    number: int = (int(step.item()) if isinstance(step, Tensor) else step) + 1
+    state["step"] = number
+    return number
+
+
+def _as_remembered(name: str, value: Any, param: Tensor) -> Any:
+    """A value of a saved state as the optimizer keeps it: a tensor of the parameter's type."""
+    if not (isinstance(value, (Tensor, np.ndarray)) or hasattr(value, "__array__")):
+        return value
+    array = value._array if isinstance(value, Tensor) else np.asarray(value)
+    converts = name != "step" and array.dtype.kind in "fc" and param._array.dtype.kind in "fc"
+    return wrap(np.array(array, param._array.dtype if converts else None, order="C"))
+
+
+def _take_names_out(group: Group) -> None:
+    """Turn pairs of names and parameters into two lists."""
+    given = group["params"]
+    named = [one for one in given if isinstance(one, tuple)]
+    if not named:
+        return
+    if len(named) != len(given) or not all(len(pair) == 2 for pair in named):
+        raise ValueError("all optimizer params should be with/without names. Some are and some not")
+    group["params"] = [param for _, param in named]
+    group["param_names"] = [name for name, _ in named]
 
 
 def _reusable(spares: dict[Tensor, Array], param: Tensor) -> Array | None:

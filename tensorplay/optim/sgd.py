@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorplay.optim.optimizer import Array, Group, Optimizer
-from tensorplay.tensor import Tensor, wrap
+from tensorplay.optim.optimizer import Array, Optimizer, Params, remembered
+from tensorplay.optim.options import check_not_negative, implementation
 
 
 class SGD(Optimizer):
@@ -22,6 +22,8 @@ class SGD(Optimizer):
         weight_decay: This times the parameter is added to its gradient.
         nesterov: Look ahead by the momentum (Nesterov).
         maximize: Go uphill.
+        others: ``foreach``, ``fused``, ``differentiable``: taken for the sake of programs that give
+            them, and not used.
 
     Raises:
         ValueError: An option is out of range.
@@ -37,7 +39,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group],
+        params: Params,
         lr: float = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
@@ -45,13 +47,9 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        **others: bool | None,
     ) -> None:
-        if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {
@@ -61,19 +59,19 @@ class SGD(Optimizer):
             "weight_decay": weight_decay,
             "nesterov": nesterov,
             "maximize": maximize,
+            **implementation(type(self), others, "foreach", "differentiable", "fused"),
         }
         super().__init__(params, defaults)
 
     def _advance(
-        self, old: Array, state: dict[str, Any], group: Group
-    ) -> tuple[list[Array], Group]:
+        self, old: Array, state: dict[str, Any], group: Mapping[str, Any]
+    ) -> tuple[list[Array], Mapping[str, Any]]:
         if not group["momentum"]:
             return [], group
-        if "momentum_buffer" in state:
-            return [state["momentum_buffer"]._array], group
         # The first direction is the gradient itself.
-        buffer = state["momentum_buffer"] = wrap(np.zeros_like(old))
-        return [buffer._array], {**group, "dampening": 0}
+        begins = state.get("momentum_buffer") is None
+        buffers = [remembered(state, "momentum_buffer", old)]
+        return buffers, {**group, "dampening": 0} if begins else group
 
     def _update(self, old: Array, grad: Array, new: Array, *rest: Any) -> None:
         *buffers, options = rest

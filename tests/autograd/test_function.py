@@ -82,6 +82,32 @@ def test_the_gradient_of_one_output_alone_is_found_also_in_the_second_order():
     assert d_a.item() == pytest.approx(np.exp(0.5))
 
 
+class PowersOfE(Function):
+    """Two outputs, which the gradient needs."""
+
+    @staticmethod
+    def forward(ctx, x):
+        first, second = x.exp(), (2 * x).exp()
+        ctx.save_for_backward(first, second)
+        return first, second
+
+    @staticmethod
+    def backward(ctx, for_first, for_second):
+        first, second = ctx.saved_tensors
+        return for_first * first + 2 * for_second * second
+
+
+def test_saved_outputs_get_all_their_gradients_in_the_second_order():
+    """What an output is used for outside, and in the first gradient, adds up."""
+    x = tp.tensor([0.3, -0.2], dtype=tp.float64, requires_grad=True)
+
+    def product(x):
+        first, second = PowersOfE.apply(x)
+        return first * second * second
+
+    assert gradgradcheck(product, (x,))
+
+
 def test_unused_outputs_have_zero_gradient_or_none():
     seen = []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tensorplay as tp
-from tensorplay.distributed import autograd, nn, optim, rpc
+from tensorplay.distributed import autograd, nn, rpc
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "from_pytorch.md").read_text()
 
@@ -37,13 +37,14 @@ def test_names_of_calls_and_methods() -> None:
     ("place", "name"),
     [
         (nn, "functional"),
-        (optim.DistributedOptimizer, "state_dict"),
+        (tp.optim, "LBFGS"),
+        (tp.optim, "NAdam"),
+        (tp.optim.Optimizer, "register_step_post_hook"),
+        (tp.optim.lr_scheduler, "CyclicLR"),
         (tp, "bfloat16"),
         (tp, "complex32"),
-        (tp.nn, "Conv2d"),
-        (tp.nn, "Embedding"),
-        (tp.nn, "LSTM"),
-        (tp.nn, "BatchNorm1d"),
+        (tp.nn, "Conv3d"),
+        (tp.nn, "Transformer"),
     ],
 )
 def test_what_is_said_to_be_missing_is(place: Any, name: str) -> None:

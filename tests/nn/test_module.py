@@ -191,6 +191,7 @@ def test_conversion_of_element_types(model):
     assert model(tp.ones(1, 2, dtype=tp.float64)).dtype == tp.float64
     assert model.to(tp.float16).first.scale.dtype == tp.float16
     assert model.float().to("cpu").half().first.scale.dtype == tp.float16
+    assert model.double().to(tp.float32).first.scale.dtype == tp.float32
     with pytest.raises(TypeError, match="only accepts floating point"):
         model.to(tp.int64)
 
@@ -305,3 +306,76 @@ def test_lists_and_dictionaries_of_modules():
     del named["a"]
     assert isinstance(named["b"], nn.Linear)
     assert len(named) == 1
+
+
+def test_names_under_which_a_member_stands_several_times(model):
+    every = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    assert sorted(every) == sorted([*NAMES, *[f"again.{name[6:]}" for name in NAMES[:3]]])
+    modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    assert modules.count("again.inner") == modules.count("first.inner") == 1
+    buffers = [name for name, _ in model.named_buffers(remove_duplicate=False)]
+    assert buffers == ["first.seen", "first.scratch", "again.seen", "again.scratch"]
+
+
+def test_buffers_and_modules_by_name(model):
+    assert model.get_buffer("first.seen") is model.first.seen
+    with pytest.raises(AttributeError, match="no buffer `scale`"):
+        model.get_buffer("first.scale")
+    model.set_submodule("second.1", nn.Tanh())
+    assert isinstance(model.second[1], nn.Tanh)
+    with pytest.raises(ValueError, match="without a target name"):
+        model.set_submodule("", nn.Tanh())
+
+
+def test_where_a_state_goes(model):
+    into = {"kept": 1}
+    assert model.state_dict(destination=into, prefix="net.", keep_vars=True) is into
+    assert into["net.first.scale"] is model.first.scale
+    assert into["kept"] == 1
+    with pytest.raises(TypeError, match="dict-like"):
+        model.load_state_dict([1])
+
+
+def test_loading_by_assignment(model):
+    state = {name: value.double() for name, value in Model().state_dict().items()}
+    model.load_state_dict(state, assign=True)
+    assert model.first.scale.dtype == tp.float64
+    assert model.first.scale._array is state["again.scale"]._array
+    assert isinstance(model.first.scale, nn.Parameter)
+    assert model.first.scale.requires_grad
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def get_extra_state(self):
+        return {"count": self.count}
+
+    def set_extra_state(self, state):
+        self.count = state["count"]
+
+
+def test_extra_state():
+    net = nn.Sequential(Counted(), nn.Linear(1, 1))
+    net[0].count = 5
+    state = net.state_dict()
+    assert state["0._extra_state"] == {"count": 5}
+    other = nn.Sequential(Counted(), nn.Linear(1, 1))
+    other.load_state_dict(state)
+    assert other[0].count == 5
+    del state["0._extra_state"]
+    with pytest.raises(RuntimeError, match=r'Missing key.* "0\._extra_state"'):
+        other.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="no extra state"):
+        nn.Identity().get_extra_state()
+
+
+def test_other_conversions(model):
+    assert model.cpu() is model
+    model.register_buffer("counts", tp.zeros(1, dtype=tp.int64))
+    model.double()
+    assert model.counts.dtype == tp.int64
+    assert model.type(tp.float32) is model
+    assert {one.dtype for one in (*model.parameters(), *model.buffers())} == {tp.float32}

@@ -107,3 +107,40 @@ def test_one_generator_serves_several_threads():
     tp.manual_seed(0)
     alone = np.concatenate([tp.rand(1000).numpy() for _ in range(8)])
     assert np.array_equal(np.sort(np.concatenate(drawn)), np.sort(alone))
+
+
+def test_the_default_generator_can_be_rewound():
+    tp.manual_seed(5)
+    state = tp.get_rng_state()
+    first = tp.rand(3)
+    tp.set_rng_state(state)
+    assert tp.equal(tp.rand(3), first)
+    assert tp.seed() == tp.initial_seed()
+
+
+def test_generators_serve_all_that_is_random():
+    def draw():
+        generator = tp.Generator().manual_seed(1)
+        return [
+            tp.normal(0.0, 1.0, (3,), generator=generator),
+            tp.bernoulli(tp.full((3,), 0.5), generator=generator),
+            tp.multinomial(tp.ones(2, 5), 3, generator=generator),
+            tp.multinomial(tp.ones(5), 3, True, generator=generator),
+            tp.zeros(3).uniform_(generator=generator),
+            tp.zeros(3).normal_(generator=generator),
+            tp.zeros(3).exponential_(generator=generator),
+            tp.zeros(3).bernoulli_(generator=generator),
+            tp.zeros(3, dtype=tp.int64).random_(generator=generator),
+        ]
+
+    first = draw()
+    tp.rand(7)
+    for a, b in zip(first, draw(), strict=True):
+        assert tp.equal(a, b)
+
+
+def test_multinomial_never_draws_what_has_no_weight():
+    weights = tp.tensor([[0.0, 1e-30, 0.0, 1.0, 0.0]] * 2000)
+    assert set(tp.multinomial(weights, 50, replacement=True).flatten().tolist()) <= {1, 3}
+    with pytest.raises(RuntimeError, match="without replacement"):
+        tp.multinomial(weights, 3)

@@ -2,7 +2,9 @@
 
 import inspect
 import pkgutil
+import runpy
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -342,6 +344,12 @@ COMPLEX = {
     "view_as_real, sum": (lambda a: tp.view_as_real(a * a).sum(), (waves(3),)),
     "parts, sum": (lambda a: (a * a).real.sum() + (a * a).imag.sum(), (waves(3),)),
 }
+
+#: More tables, of other families, each a file beside this one.
+for _path in sorted(Path(__file__).parent.glob("cases_*.py")):
+    _table = runpy.run_path(str(_path))
+    CASES |= _table["cases"](real, positive, distinct)
+    COMPLEX |= _table["complex_cases"](waves)
 
 ALL = CASES | {f"complex: {name}": case for name, case in COMPLEX.items()}
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensorplay as tp
+from tensorplay.ops import indexing
 
 A = np.arange(24.0).reshape(2, 3, 4)
 
@@ -20,7 +21,6 @@ INDICES = [
     [0, 1, 1],
     ([0, 1], [2, 0]),
     (slice(None), [2, 0, 2]),
-    (0, slice(None), [1, 1]),
     ([0, 1], slice(None), [3, 0]),
     np.array([1, 0]),
     A[:, 0, 0] > 5,
@@ -66,6 +66,26 @@ def test_writing_does_what_numpy_does(index):
     assert np.array_equal(t.numpy(), array)
 
 
+def test_integers_pick_before_arrays_do():
+    """As in PyTorch.  NumPy moves the dimensions of the array to the front here."""
+    t = tp.tensor(A, requires_grad=True)
+    for index, expected in (
+        ((0, slice(None), [1, 1]), A[0][:, [1, 1]]),
+        ((tp.tensor(1), ..., tp.tensor([3, 0])), A[1][:, [3, 0]]),
+        ((1, None, [2, 0], slice(1, None)), A[1][None, [2, 0], 1:]),
+        ((0, slice(None), A[0, 0] > 1), A[0][:, A[0, 0] > 1]),
+    ):
+        assert np.array_equal(t[index].detach().numpy(), expected)
+        copied = t * 1
+        copied[index] = 0.0
+        assert not copied[index].any()
+        assert copied.detach().sum().item() == A.sum() - np.unique(expected).sum()
+    t[0, :, [1, 1]].sum().backward()
+    expected = np.zeros_like(A)
+    expected[0, :, 1] = 2
+    assert np.array_equal(t.grad.numpy(), expected)
+
+
 def test_integers_and_slices_make_views_and_arrays_make_copies():
     t = tp.tensor(A)
     t[0, 0, 0].fill_(100.0)
@@ -98,3 +118,35 @@ def test_indices_out_of_range_and_of_other_types_are_refused():
 def test_membership():
     assert 3.0 in tp.tensor(A)
     assert 30.0 not in tp.tensor(A)
+
+
+ADDED = [
+    np.array([1, 0, 1]),
+    (np.array([[0, 1], [1, 1]]),),
+    (np.array([0, 1, -1]), np.array([[2], [-1]])),
+    (slice(None), np.array([0, 2, 0])),
+    (slice(None), np.array([0, 2, 0]), np.array([3, 1, 3])),
+    (..., np.array([0, -1, 0])),
+    (np.array([1, 1]), ...),
+    (np.array([1, 1]), slice(None), np.array([0, 0])),
+    (np.array([1, 1]), slice(1, None)),
+    (0, np.array([1, 1])),
+    (None, np.array([1, 1])),
+    (slice(None), np.array([1, 1]), ..., np.array([1, 1])),
+    A > 5,
+]
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+@pytest.mark.parametrize("index", ADDED, ids=str)
+def test_what_falls_on_one_element_is_summed(index, few, monkeypatch):
+    monkeypatch.setattr(indexing, "_FEW", few)
+    values = np.random.default_rng(0).random(A[index].shape)
+    for out in (A.copy(), A.copy().T.copy().T):
+        expected = A.copy()
+        np.add.at(expected, index, values)
+        indexing.add_at(out, index, values)
+        assert np.allclose(out, expected)
+        indexing.add_at(out, index, -1.0)
+        np.add.at(expected, index, -1.0)
+        assert np.allclose(out, expected)

@@ -13,12 +13,22 @@ import pytest
 
 import tensorplay as tp
 
-LOCAL = ["tensorplay.autograd", "tensorplay.nn", "tensorplay.ops", "tensorplay.optim"]
+LOCAL = [
+    "tensorplay.autograd",
+    "tensorplay.distributions",
+    "tensorplay.nn",
+    "tensorplay.nn.utils",
+    "tensorplay.ops",
+    "tensorplay.optim",
+    "tensorplay.utils",
+    "tensorplay.utils.data",
+]
 
 
 def modules():
     """All modules of the local library."""
-    names = ["tensorplay", "tensorplay.dtypes", "tensorplay.random", "tensorplay.tensor", *LOCAL]
+    single = ["dtypes", "io", "linalg", "random", "tensor"]
+    names = ["tensorplay", *[f"tensorplay.{name}" for name in single], *LOCAL]
     for package in LOCAL:
         found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
         names += [info.name for info in found]
@@ -32,7 +42,18 @@ def test_examples_are_true(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["tensorplay", "tensorplay.autograd", "tensorplay.nn", "tensorplay.optim"]
+    "name",
+    [
+        "tensorplay",
+        "tensorplay.autograd",
+        "tensorplay.linalg",
+        "tensorplay.distributions",
+        "tensorplay.nn",
+        "tensorplay.nn.utils",
+        "tensorplay.nn.utils.rnn",
+        "tensorplay.optim",
+        "tensorplay.utils.data",
+    ],
 )
 def test_exports_are_sorted_and_there(name):
     module = importlib.import_module(name)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tensorplay as tp
+from tensorplay import optim
 from tensorplay.optim import SGD, Adam
 
 
@@ -81,7 +82,19 @@ def test_a_write_by_the_user_is_still_noticed_after_a_step():
         y.backward()
 
 
-@pytest.mark.parametrize("kind", [lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True), Adam])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        Adam,
+        lambda p: optim.AdamW(p, amsgrad=True),
+        lambda p: optim.Adagrad(p, weight_decay=0.1),
+        lambda p: optim.Adadelta(p, weight_decay=0.1),
+        lambda p: optim.RMSprop(p, weight_decay=0.1, momentum=0.9, centered=True),
+        lambda p: optim.Adamax(p, weight_decay=0.1),
+        optim.Rprop,
+    ],
+)
 def test_steps_allocate_nothing_once_they_run(kind):
     w = tp.zeros(100_000, requires_grad=True)
     g = tp.ones(100_000)

@@ -21,16 +21,22 @@ class RemoteDevice(NamedTuple):
     device: str
 
 
-def parse_remote_device(text: str) -> RemoteDevice:
+def parse_remote_device(text: object) -> RemoteDevice:
     """Read a remote device.
 
     Raises:
+        TypeError: It is no string.
         ValueError: It is not of the form above.
         RuntimeError: There is no such device.
 
     >>> parse_remote_device("rank:1/cpu")
     RemoteDevice(worker=1, device='cpu')
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"Invalid type for remote_device: {type(text)}. Give a string such as 'worker1/cpu' or "
+            f"'rank:1/cpu', not {text!r}"
+        )
     worker_text, slash, device = text.partition("/")
     rank = _RANK.fullmatch(worker_text)
     if not worker_text or "/" in device or not (rank or _WORKER.fullmatch(worker_text)):
@@ -41,5 +47,10 @@ def parse_remote_device(text: str) -> RemoteDevice:
     if slash and not device:
         raise RuntimeError("Device string must not be empty")
     if device not in ("", "cpu", "cpu:0"):
-        raise RuntimeError(f"Invalid device string: {device!r}; workers compute on 'cpu'")
+        if device.startswith("cpu"):
+            raise RuntimeError(f"Invalid device string: {device!r}; workers compute on 'cpu'")
+        raise RuntimeError(
+            f"Expected one of cpu device type at start of device string: {device}; workers "
+            "compute on 'cpu'"
+        )
     return RemoteDevice(int(rank[1]) if rank else worker_text, "cpu")

@@ -1,10 +1,8 @@
-"""One optimizer over the parameters of several workers."""
+"""One optimizer over the parameters of several workers: what a step does."""
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable
+import inspect
 from typing import Any
 
 import numpy as np
@@ -12,78 +10,62 @@ import pytest
 
 import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
-from harness.launcher import run_bounded
-from harness.loopback import run_world
-from tensorplay import nn
+from distributed.optim.lines import (
+    Line,
+    Unused,
+    lines,
+    on_rank_0,
+    references,
+    train_alone,
+    train_together,
+    values,
+)
 from tensorplay.distributed import rpc
 from tensorplay.distributed.nn import RemoteModule
 from tensorplay.distributed.optim import DistributedOptimizer
 
+STEPS = range(5)
 
-def on_rank_0(size: int, program: Callable[[], Any]) -> Any:
-    """Run `program` on worker 0 of a world; the others serve."""
-    return run_world(size, lambda rank: program() if rank == 0 else None)[0]
-
-
-class Line(nn.Module):
-    """``weight * x + bias``, in float64."""
-
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(tp.tensor([weight], dtype=tp.float64))
-        self.bias = nn.Parameter(tp.tensor([0.5], dtype=tp.float64))
-
-    def forward(self, x: tp.Tensor) -> tp.Tensor:
-        return self.weight * x + self.bias
+KINDS: list[tuple[Any, dict[str, Any]]] = [
+    (tp.optim.SGD, {"lr": 0.05}),
+    (tp.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+    (tp.optim.Adam, {"lr": 0.05}),
+    (tp.optim.AdamW, {}),
+    (tp.optim.Adagrad, {}),
+    (tp.optim.Adadelta, {}),
+    (tp.optim.RMSprop, {"momentum": 0.5, "centered": True}),
+    (tp.optim.Adamax, {}),
+    (tp.optim.Rprop, {}),
+]
 
 
-class Unused(Line):
-    """Ignores its bias."""
-
-    def forward(self, x: tp.Tensor) -> tp.Tensor:
-        return self.weight * x
+def all_params(modules: list[Line]) -> list[Any]:
+    return [param for module in modules for param in module.parameters()]
 
 
-def values(modules: list[RemoteModule]) -> list[float]:
-    return [rref.to_here().item() for module in modules for rref in module.remote_parameters()]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "options"),
-    [
-        (tp.optim.SGD, {"lr": 0.05}),
-        (tp.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
-        (tp.optim.Adam, {"lr": 0.05}),
-    ],
-)
+@pytest.mark.parametrize(("optimizer", "options"), KINDS)
 def test_steps_are_those_of_one_process(optimizer: Any, options: dict[str, Any]) -> None:
     def program() -> list[list[float]]:
-        modules = [RemoteModule(f"worker{k}", Line, (1.0 + k,)) for k in range(3)]
-        rrefs = [rref for module in modules for rref in module.remote_parameters()]
-        together = DistributedOptimizer(optimizer, rrefs, **options)
-        seen = []
-        for step in range(4):
-            x = tp.tensor([0.3 + step], dtype=tp.float64)
-            with dist_autograd.context() as context_id:
-                for module in modules:
-                    x = module(x)
-                dist_autograd.backward(context_id, (x * x).sum())
-                together.step(context_id)
-            seen.append(values(modules))
-        return seen
+        modules = lines(3)
+        together = DistributedOptimizer(optimizer, references(modules), **options)
+        return train_together(modules, together, STEPS)
 
-    modules = [Line(1.0 + k) for k in range(3)]
-    local = optimizer([p for module in modules for p in module.parameters()], **options)
-    expected = []
-    for step in range(4):
-        local.zero_grad()
-        x = tp.tensor([0.3 + step], dtype=tp.float64)
-        for module in modules:
-            x = module(x)
-        (x * x).sum().backward()
-        local.step()
-        expected.append([p.item() for module in modules for p in module.parameters()])
+    alone = [Line(1.0 + k) for k in range(3)]
+    expected = train_alone(alone, optimizer(all_params(alone), **options), STEPS)
     np.testing.assert_allclose(on_rank_0(3, program), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("optimizer", [kind for kind, _ in KINDS[2:]])
+def test_defaults_are_those_of_the_local_class(optimizer: Any) -> None:
+    def program() -> None:
+        together = DistributedOptimizer(optimizer, references(lines(2)))
+        local = optimizer([tp.ones(1, requires_grad=True)])
+        assert together.defaults == local.defaults
+        (group,) = together.param_groups
+        assert {name: group[name] for name in group if name != "params"} == local.defaults
+        assert len(group["params"]) == 4
+
+    on_rank_0(2, program)
 
 
 def test_a_parameter_without_a_gradient_in_the_context_stays() -> None:
@@ -92,8 +74,9 @@ def test_a_parameter_without_a_gradient_in_the_context_stays() -> None:
             RemoteModule("worker1", Unused, (2.0,)),
             RemoteModule("worker2", Line, (3.0,)),
         )
-        rrefs = used.remote_parameters() + unused.remote_parameters()
-        optimizer = DistributedOptimizer(tp.optim.SGD, rrefs, lr=1.0, momentum=0.9)
+        optimizer = DistributedOptimizer(
+            tp.optim.SGD, references([used, unused]), lr=1.0, momentum=0.9
+        )
         for factor in (1.0, 10.0):
             with dist_autograd.context() as context_id:
                 dist_autograd.backward(context_id, used(tp.tensor([factor])).sum())
@@ -107,109 +90,163 @@ def test_a_parameter_without_a_gradient_in_the_context_stays() -> None:
     on_rank_0(3, program)
 
 
-def test_errors_of_making_it_and_of_using_it_are_raised() -> None:
+def leave_a_gradient(rref: rpc.RRef) -> None:
+    parameter = rref.local_value()
+    parameter.grad = tp.full_like(parameter, 1000.0)
+
+
+def grad_of(rref: rpc.RRef) -> Any:
+    return rref.local_value().grad
+
+
+def test_what_stands_in_grad_is_neither_used_nor_changed() -> None:
     def program() -> None:
-        module = RemoteModule("worker1", Line, (2.0,))
-        rrefs = module.remote_parameters()
-        with pytest.raises(TypeError):
-            DistributedOptimizer(tp.optim.SGD, rrefs, no_such_option=1)
-        with pytest.raises(ValueError, match=r"lr|learning rate"):
-            DistributedOptimizer(tp.optim.SGD, rrefs, lr=-1.0)
-        with pytest.raises(AttributeError):
-            DistributedOptimizer(tp.optim.SGD, [tp.zeros(1)], lr=0.1)
-        optimizer = DistributedOptimizer(tp.optim.SGD, rrefs, lr=0.1)
+        module = RemoteModule("worker1", Unused, (2.0,))
+        weight, bias = module.remote_parameters()
+        for rref in (weight, bias):
+            rpc.rpc_sync("worker1", leave_a_gradient, (rref,))
+        optimizer = DistributedOptimizer(tp.optim.SGD, [weight, bias], lr=1.0)
+        with dist_autograd.context() as context_id:
+            dist_autograd.backward(context_id, module(tp.tensor([0.5])).sum())
+            optimizer.step(context_id)
+            optimizer.zero_grad()
+            assert values([module]) == [1.5, 0.5]
+            # The gradients are still there, and can be applied again.
+            optimizer.step(context_id)
+        assert values([module]) == [1.0, 0.5]
+        assert rpc.rpc_sync("worker1", grad_of, (weight,)).tolist() == [1000.0]
+
+    on_rank_0(2, program)
+
+
+def test_steps_only_in_the_block_of_a_context() -> None:
+    def program() -> None:
+        optimizer = DistributedOptimizer(tp.optim.SGD, references(lines(2)), lr=0.1)
         with pytest.raises(RuntimeError, match="Could not find autograd context with id: 12345"):
             optimizer.step(12345)
         with dist_autograd.context() as context_id:
             pass
         with pytest.raises(RuntimeError, match="Could not find autograd context"):
             optimizer.step(context_id)
-        assert DistributedOptimizer(tp.optim.SGD, [], lr=0.1).remote_optimizers == []
+        with pytest.raises(TypeError, match="context_id must be an int, got Tensor"):
+            optimizer.step(tp.zeros(()))  # type: ignore[arg-type]
 
     on_rank_0(2, program)
 
 
-def train_on(module: RemoteModule, steps: int) -> list[tuple[float, float]]:
-    """Outputs for the input 2, and the slopes that their backward passes found."""
-    optimizer = DistributedOptimizer(tp.optim.SGD, module.remote_parameters(), lr=1e-3)
-    x = tp.tensor([2.0], dtype=tp.float64, requires_grad=True)
-    seen = []
-    for _ in range(steps):
+class ByHand(tp.optim.Optimizer):
+    """A user's own, written as for PyTorch."""
+
+    def __init__(self, params: Any, lr: float = 0.5) -> None:
+        super().__init__(params, {"lr": lr})
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.data = param.data - group["lr"] * param.grad
+
+
+def test_a_class_of_the_users_own_that_defines_step() -> None:
+    def program() -> None:
+        used, unused = RemoteModule("worker1", Unused, (2.0,)), RemoteModule("worker1", Line, (3,))
+        optimizer = DistributedOptimizer(ByHand, references([used, unused]))
+        for _ in range(2):
+            with dist_autograd.context() as context_id:
+                dist_autograd.backward(context_id, used(tp.tensor([1.0])).sum())
+                optimizer.step(context_id)
+        assert values([used, unused]) == [1.0, 0.5, 3.0, 0.5]
+        assert rpc.rpc_sync("worker1", grad_of, (used.remote_parameters()[0],)) is None
+
+    on_rank_0(2, program)
+
+
+def test_a_parameter_referred_to_twice_moves_once() -> None:
+    def program() -> None:
+        module = RemoteModule("worker1", Unused, (2.0,))
+        other = RemoteModule("worker0", Unused, (3.0,))
+        twice = [
+            *module.remote_parameters(),
+            *other.remote_parameters(),
+            *module.remote_parameters(),
+        ]
+        optimizer = DistributedOptimizer(tp.optim.SGD, twice, lr=1.0)
+        assert optimizer.param_groups[0]["params"] == twice[:4]
         with dist_autograd.context() as context_id:
-            y = module(x)
-            dist_autograd.backward(context_id, y.sum())
-            seen.append((y.item(), dist_autograd.get_gradients(context_id)[x].item()))
+            loss = module(tp.tensor([0.25])) + other(tp.tensor([0.5]))
+            dist_autograd.backward(context_id, loss.sum())
             optimizer.step(context_id)
-    return seen
-
-
-def test_concurrent_trainers_share_a_server_without_version_errors() -> None:
-    """Each gradient is that of the very values that its own forward pass used."""
-    steps = 30
-
-    def program() -> None:
-        module = RemoteModule("worker3", Unused, (1.0,))
-        training = [rpc.rpc_async(rank, train_on, (module, steps)) for rank in (1, 2)]
-        seen = [train_on(module, steps), *(future.wait() for future in training)]
-        for trainer in seen:
-            assert all(y == 2.0 * slope for y, slope in trainer)
-        # Every step moved the weight by lr times its gradient, the input.
-        assert values([module])[0] == pytest.approx(1.0 - 3 * steps * 1e-3 * 2.0, rel=1e-12)
-
-    on_rank_0(4, program)
-
-
-# -- optimizers stepped by hand --------------------------------------------------------------------
-
-
-def step_here(x: tp.Tensor, context_id: int) -> list[str]:
-    """Step an optimizer of this worker by hand, twice, after a pass; what it warned of."""
-    model = Line(2.0)
-    loss = (model(x) * model(x)).sum()
-    dist_autograd.backward(context_id, loss)
-    by_hand = tp.optim.SGD(model.parameters(), lr=1.0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        by_hand.step()
-        by_hand.step()
-    assert [warning.filename for warning in caught] == [__file__] * len(caught)
-    assert model.weight.tolist() == [2.0]
-    by_hand.step_with(dist_autograd.get_gradients(context_id))
-    assert model.weight.tolist() != [2.0]
-    return [str(warning.message) for warning in caught]
-
-
-@pytest.mark.parametrize("worker", [0, 1])
-def test_a_step_by_hand_that_finds_no_gradient_after_a_distributed_pass_warns_once(
-    worker: int,
-) -> None:
-    def program() -> None:
-        with dist_autograd.context() as context_id:
-            x = tp.ones(1, dtype=tp.float64, requires_grad=True)
-            (text,) = rpc.rpc_sync(worker, step_here, args=(x, context_id))
-            assert "no parameter has a .grad" in text
-            assert "DistributedOptimizer" in text
+        assert values([module, other]) == [1.75, 0.5, 2.5, 0.5]
 
     on_rank_0(2, program)
 
 
-def test_a_step_by_hand_with_gradients_of_its_own_does_not_warn() -> None:
+def test_one_without_parameters() -> None:
     def program() -> None:
-        model = Line(2.0)
-        by_hand = tp.optim.SGD(model.parameters(), lr=1.0)
+        optimizer = DistributedOptimizer(tp.optim.SGD, [], lr=0.1)
+        assert optimizer.remote_optimizers == optimizer.param_groups == []
         with dist_autograd.context() as context_id:
-            dist_autograd.backward(context_id, model(tp.ones(1, dtype=tp.float64)).sum())
-        model(tp.ones(1, dtype=tp.float64)).sum().backward()
-        by_hand.step()
-        assert model.weight.tolist() == [1.0]
+            optimizer.step(context_id)
+            assert optimizer.clip_grad_norm_(context_id, 1.0).item() == 0.0
+        assert optimizer.state_dict() == {"state": {}, "param_groups": []}
+        module = RemoteModule("worker1", Line, (2.0,))
+        optimizer.add_param_group({"params": module.remote_parameters()})
+        assert optimizer.param_groups[0]["lr"] == 0.1
 
-    on_rank_0(1, program)
+    on_rank_0(2, program)
 
 
-def test_optimizers_without_gradients_do_not_warn_where_no_distributed_pass_has_run() -> None:
-    script = (
-        "import warnings; warnings.simplefilter('error');"
-        "import tensorplay as tp, tensorplay.distributed.autograd;"
-        "tp.optim.SGD([tp.ones(2, requires_grad=True)], lr=1.0).step()"
+def test_groups_have_options_of_their_own() -> None:
+    def program() -> list[list[float]]:
+        modules = lines(3)
+        own = [module.remote_parameters() for module in modules]
+        groups = [
+            {"params": [own[0][0], own[1][0]], "lr": 0.01},
+            {"params": [own[1][1], own[0][1]]},
+        ]
+        optimizer = DistributedOptimizer(tp.optim.SGD, groups, lr=0.002, momentum=0.5)
+        optimizer.add_param_group({"params": own[2], "momentum": 0.1})
+        assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.002, 0.002]
+        assert len(optimizer.remote_optimizers) == 3
+        with pytest.raises(ValueError, match="more than one parameter group"):
+            optimizer.add_param_group({"params": own[0]})
+        assert len(optimizer.param_groups) == 3
+        assert "Parameter Group 2\n" in repr(optimizer)
+        return train_together(modules, optimizer, STEPS)
+
+    alone = [Line(1.0 + k) for k in range(3)]
+    local = tp.optim.SGD(
+        [
+            {"params": [alone[0].weight, alone[1].weight], "lr": 0.01},
+            {"params": [alone[1].bias, alone[0].bias]},
+            {"params": list(alone[2].parameters()), "momentum": 0.1},
+        ],
+        lr=0.002,
+        momentum=0.5,
     )
-    assert run_bounded([sys.executable, "-c", script], limit=30).status == 0
+    expected = train_alone(alone, local, STEPS)
+    np.testing.assert_allclose(on_rank_0(3, program), expected, rtol=1e-13)
+
+
+def test_a_group_that_one_owner_refuses_is_added_nowhere() -> None:
+    def program() -> None:
+        modules = lines(3)
+        own = [module.remote_parameters() for module in modules]
+        optimizer = DistributedOptimizer(tp.optim.SGD, [*own[0], own[1][0]], lr=0.1)
+        with pytest.raises(ValueError, match="more than one parameter group"):
+            optimizer.add_param_group({"params": [own[1][1], own[0][0]]})
+        optimizer.add_param_group({"params": [own[1][1]], "lr": 0.0})
+        before = values(modules)
+        train_together(modules[:2], optimizer, range(1))
+        after = values(modules)
+        assert [one == other for one, other in zip(before, after, strict=True)] == [
+            *[False] * 3,
+            *[True] * 3,
+        ]
+
+    on_rank_0(3, program)
+
+
+def test_arguments_are_named_as_in_pytorch() -> None:
+    names = list(inspect.signature(DistributedOptimizer).parameters)
+    assert names == ["optimizer_class", "params_rref", "args", "kwargs"]
