@@ -111,7 +111,13 @@ add_ = _operator(np.add, arithmetic.add_operator, "+")
 sub_ = _operator(np.subtract, arithmetic.sub_operator, "-")
 mul_ = _operator(np.multiply, arithmetic.mul_operator, "*")
 div_ = _operator(np.divide, arithmetic.div_operator, "/")
-pow_ = _operator(np.power, power.pow, "**")
+ipow = _operator(np.power, power.pow, "**")
+
+
+def pow_(input: Tensor, exponent: Any) -> Tensor:
+    """`pow`, written into the tensor."""
+    result: Tensor = ipow(input, exponent)
+    return result
 
 
 def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -66,18 +66,23 @@ class CloneBackward0(Node):
         return (grad,)
 
 
-def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as one sequence or as separate numbers."""
+def sizes(given: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """A shape given as one sequence, as separate numbers, or by the argument's name."""
+    if named is not None:
+        if given:
+            raise TypeError(f"sizes are given twice: {given}, and {named} by name")
+        given = (named,)
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
     return tuple([size.__index__() for size in given])
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes_of_it: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where possible.
 
     Args:
-        shape: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        sizes_of_it: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        shape: The same, by name.
 
     Raises:
         RuntimeError: The number of elements would change.
@@ -88,7 +93,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
             [2, 3]])
     """
     x = input._array
-    new = sizes(shape)
+    new = sizes(sizes_of_it, shape)
     try:
         out = x.reshape(new)
     except ValueError:
@@ -140,6 +145,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return view(input, x.swapaxes(dim0, dim1), node, lambda base: transpose(base, dim0, dim1))
 
 
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """A view with two dimensions exchanged."""
+    return transpose(input, axis0, axis1)
+
+
 def reversed_axes(input: Tensor) -> Tensor:
     """A view with the dimensions in reverse order."""
     node = TBackward0((edge_of(input),)) if wanted(input) else None
@@ -165,10 +175,10 @@ def matrix_transpose(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in the given order."""
     x = input._array
-    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(dims)])
+    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(order, dims)])
     if len(axes) != x.ndim or len(set(axes)) != x.ndim:
         raise RuntimeError(f"permute(): {axes} is not an order of {x.ndim} dimensions")
     node = PermuteBackward0((edge_of(input),), (axes,)) if wanted(input) else None
