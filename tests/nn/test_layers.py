@@ -182,3 +182,14 @@ def test_complex_gradients_are_clipped_to_a_norm_only():
     assert z.grad.tolist() == pytest.approx([0.6j, 0.8])
     with pytest.raises(NotImplementedError, match="use clip_grad_norm_"):
         nn.utils.clip_grad_value_(z, 0.5)
+
+
+def test_two_dimensional_dropout_of_fewer_dimensions():
+    tp.manual_seed(0)
+    x = tp.ones(40, 50, 4)
+    out = nn.functional.dropout2d(x, 0.5)
+    # (N, C, L): whole channels of each sample.
+    assert set(out.sum(-1).unique().tolist()) == {0.0, 8.0}
+    with pytest.warns(UserWarning, match="dropout2d: received a 2-D input"):
+        out = nn.functional.dropout2d(x[..., 0], 0.5)
+    assert 800 < tp.count_nonzero(out) < 1200

@@ -8,7 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tensorplay as tp  # noqa: E402
 from parity.compare import compare  # noqa: E402
 
 S = np.eye(3) * 2 + np.arange(9.0).reshape(3, 3) / 16
