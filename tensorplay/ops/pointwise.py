@@ -99,8 +99,8 @@ class ReluBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        # The result is nowhere negative, so this is one where it is positive.
-        return (grad * np.sign(dual.array(out)),)
+        values = dual.array(out)
+        return (grad * (values > _ZEROS.get(values.dtype, 0)),)
 
 
 class SignBackward0(Node):
@@ -186,8 +186,11 @@ def _relu(x: Any) -> Any:
 
 def _sigmoid(x: Any) -> Any:
     # For very negative values exp overflows to inf, and 1 / inf is the right answer.
+    out = _asarray(np.negative(x))
     with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
+        np.exp(out, out)
+    out += 1
+    return np.divide(1, out, out)
 
 
 neg = unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)
