@@ -26,8 +26,8 @@ class MmBackward0(Node):
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         return (
-            None if b is None else grad @ b.conj().T,
-            None if a is None else a.conj().T @ grad,
+            None if b is None else dual.product(grad, b.conj().T),
+            None if a is None else dual.product(a.conj().T, grad),
         )
 
 
@@ -53,7 +53,7 @@ class MvBackward0(Node):
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         return (
             None if b is None else grad.reshape(-1, 1) * b.conj().reshape(1, -1),
-            None if a is None else a.conj().T @ grad,
+            None if a is None else dual.product(a.conj().T, grad),
         )
 
 
@@ -71,7 +71,10 @@ class DotBackward0(Node):
 
 
 def _product(node_class: type[Node], a: Tensor, b: Tensor, *constants: Any) -> Tensor:
-    out = np.matmul(a._array, b._array)
+    x, y = a._array, b._array
+    # `dot` is the same for these, and faster: by half a microsecond, and much more where `matmul`
+    # does not go through BLAS.
+    out = x.dot(y) if y.ndim < 3 and x.ndim < 3 else np.matmul(x, y)
     if not wanted(a, b):
         return wrap(out)
     left, right = edge_of(a), edge_of(b)
@@ -92,7 +95,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     tensor([3., 3.])
     """
     x, y = input._array, as_operand(other, "other")._array
-    if x.dtype != y.dtype:
+    if x.dtype is not y.dtype and x.dtype != y.dtype:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {y.dtype}"
         )

@@ -14,7 +14,7 @@ from tensorplay.ops.recording import (
     applied,
     as_operand,
     common_tensors,
-    edge_of,
+    recorded,
     refuse_complex,
     stretched_edges,
     wanted,
@@ -35,8 +35,16 @@ class WhereBackward0(Node):
 
 class ClampBackward0(Node):
     __slots__ = ()
+    lift = (0, None, None)
 
-    def rule(self, grad: Any, inside: Any) -> tuple[Any, ...]:
+    def rule(self, grad: Any, x: Any, low: Any, high: Any) -> tuple[Any, ...]:
+        values = dual.array(x)
+        if low is None:
+            inside = values <= high
+        else:
+            inside = values >= low
+            if high is not None:
+                inside &= values <= high
         return (grad * inside,)
 
 
@@ -51,7 +59,11 @@ class _ExtremumNode(Node):
         x, y = dual.array(a), dual.array(b)
         share = self.better(x, y) + 0.5 * (x == y)
         share = share.astype(dual.array(grad).dtype)
-        return (grad * share, grad * (1 - share))
+        left, right = self.edges
+        return (
+            None if left is None else grad * share,
+            None if right is None else grad * (1 - share),
+        )
 
 
 class MaximumBackward0(_ExtremumNode):
@@ -78,7 +90,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     test = as_operand(condition, "condition")._array
     if test.dtype.kind != "b":
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got {test.dtype}")
-    if isinstance(input, Tensor):
+    if (
+        input.__class__ is Tensor
+        and other.__class__ is Tensor
+        and input._array.dtype is other._array.dtype
+    ):
+        a, b = input, other
+    elif isinstance(input, Tensor):
         a, b = common_tensors(input, other, "other")
     elif isinstance(other, Tensor):
         b, a = common_tensors(other, input, "input")
@@ -112,8 +130,10 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) -> Tensor:
-    a, b = common_tensors(input, as_operand(other, "other"), "other")
-    refuse_complex(a._array, ufunc.__name__)
+    a, b = input, as_operand(other, "other")
+    if a._array.dtype is not b._array.dtype or a._array.dtype.kind == "c":
+        a, b = common_tensors(a, b, "other")
+        refuse_complex(a._array, ufunc.__name__)
     out = applied(ufunc, a._array, b._array)
     if not wanted(a, b):
         return wrap(out)
@@ -148,17 +168,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     x = input._array
     refuse_complex(x, "clamp")
     # Two functions of two operands: NumPy's own clip takes several times as long on small arrays.
-    out = x if min is None else np.maximum(x, min)
+    out: Any = x if min is None else np.maximum(x, min)
     if max is not None:
         out = np.minimum(out, max)
-    if not wanted(input):
-        return wrap(out)
-    inside: Any = True
-    if min is not None:
-        inside = x >= min
-    if max is not None:
-        inside = inside & (x <= max)
-    return wrap(out, ClampBackward0((edge_of(input),), (inside,)))
+    return recorded(out, ClampBackward0, input, (x, min, max), input._version)
 
 
 def _bound(input: Tensor, given: Any, what: str) -> Tensor:
