@@ -25,7 +25,7 @@ def sum_over(value: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
     """The sum over some axes."""
     if isinstance(value, Tensor):
         return value.sum(axes, keepdims)
-    return add_up(value, axis=axes, keepdims=keepdims)
+    return add_up(value, axes, None, None, keepdims)
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops.aliasing import viewed
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.recording import edge_of, recorded, wanted
 from tensorplay.tensor import Tensor, wrap
 
 #: NumPy adds several times faster with one index on a vector than with any other kind; for so few
@@ -210,6 +210,8 @@ def getitem(input: Tensor, index: Any) -> Tensor:
 
 def _picked(input: Tensor, index: Any, versions: tuple[list[int], ...]) -> Tensor:
     x = input._array
+    if len(versions) == 1:
+        return recorded(x[index], IndexBackward0, input, (index, x.shape), versions[0])
     if not wanted(input):
         return wrap(x[index])
     return wrap(x[index], IndexBackward0((edge_of(input),), (index, x.shape), versions))

@@ -75,6 +75,14 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
             return write_through(input, out_of_place, other)
+        x = input._array
+        if sources and other._array.dtype is x.dtype and other._array.shape == x.shape:
+            # The ordinary case at once.  A ufunc refuses to write another type than it finds.
+            y = other._array
+            if x.dtype.kind == "f":
+                ufunc(x, y, x)
+                input._version[0] += 1
+                return input
         pair = common(input, other)
         if pair is None:
             return NotImplemented

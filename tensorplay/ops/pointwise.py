@@ -19,6 +19,8 @@ _asarray = np.asarray
 # A Python number beside a small array would cost NumPy more than the operation itself.
 _ZEROS = {np.dtype(code): np.zeros((), code) for code in "efdbhilqBHILQ"}
 
+_ONES = {np.dtype(code): np.ones((), code) for code in "efd"}
+
 
 class NegBackward0(BareNode):
     __slots__ = ()
@@ -189,8 +191,8 @@ def _sigmoid(x: Any) -> Any:
     out = _asarray(np.negative(x))
     with np.errstate(over="ignore"):
         np.exp(out, out)
-    out += 1
-    return np.divide(1, out, out)
+    out += _ONES.get(x.dtype, 1)
+    return np.divide(_ONES.get(x.dtype, 1), out, out)
 
 
 neg = unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)

@@ -41,7 +41,10 @@ class PermuteBackward0(Node):
     __slots__ = ()
 
     def rule(self, grad: Any, axes: Shape) -> tuple[Any, ...]:
-        return (dual.permuted(grad, tuple(np.argsort(axes).tolist())),)
+        back = [0] * len(axes)
+        for place, axis in enumerate(axes):
+            back[axis] = place
+        return (dual.permuted(grad, tuple(back)),)
 
 
 class ExpandBackward0(Node):
