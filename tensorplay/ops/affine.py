@@ -11,10 +11,10 @@ from tensorplay.ops import dual
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
-#: Of few rows OpenBLAS computes the transposed product up to twice as fast, and turning the result
-#: is cheap.  Not worth its overhead for so few multiplications.
-_FEW_ROWS = 64
-_SMALL = 16_384
+#: Of so few rows in single precision OpenBLAS computes the transposed product up to twice as fast,
+#: and turning the result is cheap beside it; not for so few multiplications.
+_FEW_ROWS = 32
+_SMALL = 65_536
 
 
 class AddmmBackward0(Node):
@@ -44,11 +44,17 @@ class AddmmBackward0(Node):
 
 
 def _map(x: Any, w: Any, b: Any) -> Any:
-    if x.ndim == 2 and len(x) <= _FEW_ROWS and x.size * len(w) > _SMALL:
-        product = w.dot(x.T).T
-        if b is None:
-            return np.ascontiguousarray(product)
-        return np.add(product, b, order="C")
+    """The affine map of arrays."""
+    rows = len(x)
+    if (
+        x.ndim == 2
+        and rows <= _FEW_ROWS
+        and 4 * rows <= len(w)
+        and x.size * len(w) > _SMALL
+        and x.dtype.char == "f"
+    ):
+        turned = w.dot(x.T).T
+        return np.ascontiguousarray(turned) if b is None else np.add(turned, b, order="C")
     # `dot` goes through BLAS for no more than two dimensions.
     if x.ndim <= 2:
         out = x.dot(w.T)

@@ -180,8 +180,11 @@ def is_recorded(target: Tensor, *sources: Tensor) -> bool:
     """Whether a write of the sources into `target` changes the graph."""
     if not grad_mode.enabled:
         return False
-    if target._requires_grad or any(source._requires_grad for source in sources):
+    if target._requires_grad:
         return True
+    for source in sources:
+        if source._requires_grad:
+            return True
     found = _base_of(target)
     return found is not None and found[0]._requires_grad
 

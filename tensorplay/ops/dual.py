@@ -35,7 +35,7 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
         return value
     extra = len(have) - len(shape)
     if extra == 1 and have[1:] == shape:
-        return sum_over(value, (0,))
+        return value.sum(0) if isinstance(value, Tensor) else add_up(value, 0)
     axes = tuple(range(extra)) + tuple(
         i + extra for i, size in enumerate(shape) if size == 1 and have[i + extra] != 1
     )

@@ -60,6 +60,6 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     x, picked = input._array, index._array
     axis = axis_of(dim, x.ndim)
     if picked.ndim == 1 and picked.dtype.kind in "iu" and x.ndim:
-        place = (*(slice(None),) * axis, picked)
+        place: Any = (*(slice(None),) * axis, picked)
         return recorded(x[place], IndexBackward0, input, (place, x.shape), index._version)
     return getitem(input, (*(slice(None),) * axis, index))

@@ -77,11 +77,13 @@ def _product(node_class: type[Node], a: Tensor, b: Tensor, *constants: Any) -> T
     out = x.dot(y) if y.ndim < 3 and x.ndim < 3 else np.matmul(x, y)
     if not wanted(a, b):
         return wrap(out)
-    left, right = edge_of(a), edge_of(b)
-    keep_a, keep_b = right is not None, left is not None
-    versions = ((a._version,) if keep_a else ()) + ((b._version,) if keep_b else ())
-    saved = (a._array if keep_a else None, b._array if keep_b else None, *constants)
-    return wrap(out, node_class((left, right), saved, versions))
+    # Each factor is saved only if the other's gradient is wanted.
+    if not b._requires_grad:
+        return wrap(out, node_class((edge_of(a), None), (None, y, *constants), (b._version,)))
+    if not a._requires_grad:
+        return wrap(out, node_class((None, edge_of(b)), (x, None, *constants), (a._version,)))
+    versions = (a._version, b._version)
+    return wrap(out, node_class((edge_of(a), edge_of(b)), (x, y, *constants), versions))
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:

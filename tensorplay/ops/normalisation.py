@@ -60,8 +60,8 @@ class _Normalised(Node):
         self, grad: Any, x: Any, weight: Any, mean: Any, scale: Any, layout: _Layout, eps: float
     ) -> tuple[Any, ...]:
         axes = layout.axes
-        count = math.prod([x.shape[i] for i in axes])
         if isinstance(x, Tensor):
+            count = _count(x, axes)
             unit = x - dual.sum_over(x, axes, True) / count
             scale = (_dot(unit, unit, axes) / count + eps) ** -0.5
             unit = unit * scale
@@ -80,7 +80,7 @@ class _Normalised(Node):
     def _for_input(grad: Any, unit: Any, weight: Any, scale: Any, layout: _Layout) -> Any:
         """The gradient of the input; `unit` is used up if it is an array."""
         axes = layout.axes
-        count = math.prod([unit.shape[i] for i in axes])
+        count = _count(unit, axes)
         if weight is not None:
             factor = weight.reshape(layout.spread)
             if layout.even:
@@ -96,6 +96,15 @@ class _Normalised(Node):
         np.subtract(grad, unit, out=unit)
         unit *= scale
         return unit
+
+
+def _count(value: Any, axes: Axes) -> int:
+    """How many elements there are along some axes."""
+    shape = value.shape
+    count: int = 1
+    for i in axes:
+        count *= shape[i]
+    return count
 
 
 def _dot(a: Any, b: Any, axes: Axes) -> Any:
@@ -133,7 +142,7 @@ def _normalise(
 ) -> tuple[Tensor, Any, Any]:
     """The normalised tensor, the means and the variances (these keep the axes, with size 1)."""
     x = input._array
-    count = max(1, math.prod([x.shape[i] for i in layout.axes]))
+    count = _count(x, layout.axes) or 1
     mean = dual.sum_over(x, layout.axes, True) / count
     out = x - mean
     variance = _dot(out, out, layout.axes) / count

@@ -230,6 +230,37 @@ def stretch(
     return node
 
 
+def recorded_pair(
+    array: Any,
+    node_class: type[Node],
+    a: Tensor,
+    b: Tensor,
+    saved: tuple[Any, ...],
+    versions: tuple[list[int], ...],
+) -> Tensor:
+    """As `recorded`, for an operation on two tensors that broadcast."""
+    left, right = a._requires_grad, b._requires_grad
+    if not (left or right) or (switched_off and not grad_mode.enabled):
+        return wrap(array)
+    tensor = wrap(array)
+    node = _new(node_class)
+    to = tensor._array.shape
+    node.edges = (
+        stretch(a._node or a, a._array.shape, to) if left else None,
+        stretch(b._node or b, b._array.shape, to) if right else None,
+    )
+    node.saved = saved
+    node.versions = versions
+    stamp = 0
+    for version in versions:
+        stamp += version[0]
+    node.stamp = stamp
+    node._hooks = None
+    tensor._node = node
+    tensor._requires_grad = True
+    return tensor
+
+
 def stretched_edges(to: tuple[int, ...], *operands: Tensor) -> tuple[Node | Tensor | None, ...]:
     """The edges for operands that broadcasting brings to the shape `to`."""
     return tuple([stretch(edge_of(one), one._array.shape, to) for one in operands])

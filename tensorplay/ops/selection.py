@@ -15,9 +15,8 @@ from tensorplay.ops.recording import (
     as_operand,
     common_tensors,
     recorded,
+    recorded_pair,
     refuse_complex,
-    stretched_edges,
-    wanted,
 )
 from tensorplay.tensor import Tensor, wrap
 
@@ -106,11 +105,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         out = np.where(test, a._array, b._array)
     except ValueError as error:
         raise RuntimeError(f"where(): {error}") from None
-    if not wanted(a, b):
-        return wrap(out)
-    return wrap(
-        out, WhereBackward0(stretched_edges(out.shape, a, b), (test,), (condition._version,))
-    )
+    return recorded_pair(out, WhereBackward0, a, b, (test,), (condition._version,))
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -135,10 +130,8 @@ def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) 
         a, b = common_tensors(a, b, "other")
         refuse_complex(a._array, ufunc.__name__)
     out = applied(ufunc, a._array, b._array)
-    if not wanted(a, b):
-        return wrap(out)
-    versions = (a._version, b._version)
-    return wrap(out, node_class(stretched_edges(out.shape, a, b), (a._array, b._array), versions))
+    saved = (a._array, b._array)
+    return recorded_pair(out, node_class, a, b, saved, (a._version, b._version))
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
