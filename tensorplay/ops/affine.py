@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,15 @@ class AddmmBackward0(Node):
 
     def rule(self, grad: Any, x: Any, weight: Any) -> tuple[Any, ...]:
         inner, outer = self.edges[:2]
-        rows = grad if grad.ndim == 2 else grad.reshape(-1, grad.shape[-1])
+        count = math.prod(grad.shape[:-1])
+        rows = grad if grad.ndim == 2 else grad.reshape(count, grad.shape[-1])
         for_x = for_weight = None
         if inner is not None:
             for_x = dual.product(rows, weight.conj())
             if grad.ndim != 2:
                 for_x = for_x.reshape(*grad.shape[:-1], weight.shape[-1])
         if outer is not None:
-            columns = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+            columns = x if x.ndim == 2 else x.reshape(count, x.shape[-1])
             for_weight = dual.product(rows.T, columns.conj())
         if len(self.edges) == 2:
             return (for_x, for_weight)
@@ -59,7 +61,8 @@ def _map(x: Any, w: Any, b: Any) -> Any:
     if x.ndim <= 2:
         out = x.dot(w.T)
     else:
-        out = x.reshape(-1, x.shape[-1]).dot(w.T).reshape(*x.shape[:-1], len(w))
+        lead = x.shape[:-1]
+        out = x.reshape(math.prod(lead), x.shape[-1]).dot(w.T).reshape(*lead, len(w))
     if b is not None:
         out += b
     return out

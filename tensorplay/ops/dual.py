@@ -63,6 +63,14 @@ def cast(value: Any, dtype: np.dtype[Any]) -> Any:
     return value.astype(dtype, copy=False)
 
 
+def scaled(grad: Any, factor: Any) -> Any:
+    """A gradient times a constant array of its shape and type, which is used up."""
+    if isinstance(grad, Tensor):
+        return grad * factor
+    factor *= grad
+    return factor
+
+
 def product(a: Any, b: Any) -> Any:
     """The product of two matrices, or of one and a vector."""
     # For arrays `dot` is faster than `@`: see `tensorplay.ops.linalg`.

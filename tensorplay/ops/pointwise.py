@@ -102,7 +102,8 @@ class ReluBackward0(BareNode):
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
         values = dual.array(out)
-        return (grad * (values > _ZEROS.get(values.dtype, 0)),)
+        passes = (values > _ZEROS.get(values.dtype, 0)).astype(values.dtype)
+        return (dual.scaled(grad, passes),)
 
 
 class SignBackward0(Node):

@@ -44,7 +44,7 @@ class ClampBackward0(Node):
             inside = values >= low
             if high is not None:
                 inside &= values <= high
-        return (grad * inside,)
+        return (dual.scaled(grad, inside.astype(values.dtype)),)
 
 
 class _ExtremumNode(Node):
