@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorplay.autograd.engine import GraphTask
+from tensorplay.autograd.engine import GraphTask, ends_here
 from tensorplay.autograd.grad_mode import set_grad_enabled
 from tensorplay.autograd.graph import Node, OutputOf
 from tensorplay.autograd.hooks import PostAccumulateHook, run_post_hooks
@@ -92,7 +92,8 @@ def grad(
         materialize_grads: Give zeros for such an input.
 
     Raises:
-        RuntimeError: As `backward`; or an input is not used and neither of the last two was set.
+        RuntimeError: As `backward`; or an input is not used and neither of the last two was set;
+            or the outputs depend on the result of a remote call, and not only through `inputs`.
 
     >>> import tensorplay as tp
     >>> x = tp.tensor(3.0, requires_grad=True)
@@ -189,8 +190,9 @@ def _captured(
     """The gradients at some places of the graph; only what leads to them is run."""
     captures: dict[Target, Any] = dict.fromkeys([t._node or t for t in targets])
     task = GraphTask(_discard, retain_graph=retain, create_graph=create, captures=captures)
-    task.count_towards([target for target, _ in roots], captures)
-    _check_local(task.pending)
+    if task.count_towards([target for target, _ in roots], captures):
+        for wanted in captures:
+            _check_local(_before(wanted, [target for target, _ in roots]))
     _run(task, [root for root in roots if root[0] in task.pending], create)
     return captures
 
@@ -208,9 +210,23 @@ def _run(task: GraphTask, roots: list[tuple[Target, Any]], create: bool) -> None
         task.run()
 
 
-def _check_local(targets: Iterable[Any]) -> None:
+def _before(wanted: Target, sources: Iterable[Target]) -> set[Target]:
+    """All that the sources lead to without going through `wanted`, or others of its message."""
+    message = wanted.function if isinstance(wanted, OutputOf) else wanted
+    met: set[Target] = set()
+    stack = list(sources)
+    while stack:
+        target = stack.pop()
+        if target in met or target is wanted or target is message:
+            continue
+        met.add(target)
+        stack.extend([edge for edge in target.edges if edge is not None])
+    return met
+
+
+def _check_local(targets: Iterable[Target]) -> None:
     for target in targets:
-        if target.special and target.__class__ is not OutputOf and not isinstance(target, Tensor):
+        if ends_here(target):
             raise RuntimeError(
                 "this graph goes through a remote call: use "
                 "tensorplay.distributed.autograd.backward(context_id, [loss]) inside its context"

@@ -100,8 +100,11 @@ class GraphTask:
                     else:
                         pending[edge] = number + 1
 
-    def count_towards(self, sources: Iterable[Target], wanted: Iterable[Target]) -> None:
-        """Count like `count`, but only what leads from the sources to the wanted targets."""
+    def count_towards(self, sources: Iterable[Target], wanted: Iterable[Target]) -> list[Target]:
+        """Count like `count`, but only what leads from the sources to the wanted targets.
+
+        Returns the functions that the sources lead to and that pass gradients to other workers.
+        """
         users: dict[Any, list[Any]] = {source: [] for source in sources}
         stack = list(users)
         while stack:
@@ -125,6 +128,7 @@ class GraphTask:
                     stack.append(node)
         for target in pending:
             pending[target] = sum([node in pending for node in users[target]])
+        return [target for target in users if ends_here(target)]
 
     def expect(self, target: Target) -> None:
         """Count one more answer for `target`: it will come from outside, through `deliver`."""
@@ -256,6 +260,12 @@ class GraphTask:
         if not self.retain_graph and node.saved:
             node.saved = FREED
         return answers
+
+
+def ends_here(target: Target) -> bool:
+    """Whether it is a function that passes gradients to another worker."""
+    special = target.special and target.__class__ is not OutputOf
+    return special and not isinstance(target, Tensor)
 
 
 def check_saved(node: Node) -> None:

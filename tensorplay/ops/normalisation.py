@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from tensorplay.ops.shape import reshape, sizes
 from tensorplay.tensor import Tensor, wrap
 
 Axes = tuple[int, ...]
+#: For so few elements, an array of products costs less than doing without it.
+_SMALL = 2048
 
 
 class _Layout(NamedTuple):
@@ -26,21 +29,21 @@ class _Layout(NamedTuple):
         axes: Mean and variance are taken over these.
         own: The shape of the weight and the bias.
         spread: That shape with ones added, so that it broadcasts to the input's.
+        stretched: The axes along which weight and bias stay the same.
+        even: Whether all that is normalised together has the same weight.
     """
 
     axes: Axes
     own: tuple[int, ...]
     spread: tuple[int, ...]
+    stretched: Axes
+    even: bool
 
-    @property
-    def stretched(self) -> Axes:
-        """The axes along which weight and bias stay the same."""
-        return tuple([i for i, size in enumerate(self.spread) if size == 1])
 
-    @property
-    def even(self) -> bool:
-        """Whether all that is normalised together has the same weight."""
-        return all(self.spread[i] == 1 for i in self.axes)
+@lru_cache(maxsize=1024)
+def _layout(axes: Axes, own: tuple[int, ...], spread: tuple[int, ...]) -> _Layout:
+    stretched = tuple([i for i, size in enumerate(spread) if size == 1])
+    return _Layout(axes, own, spread, stretched, all(spread[i] == 1 for i in axes))
 
 
 class _Normalised(Node):
@@ -57,8 +60,8 @@ class _Normalised(Node):
         self, grad: Any, x: Any, weight: Any, mean: Any, scale: Any, layout: _Layout, eps: float
     ) -> tuple[Any, ...]:
         axes = layout.axes
-        count = math.prod([x.shape[i] for i in axes])
         if isinstance(x, Tensor):
+            count = _count(x, axes)
             unit = x - dual.sum_over(x, axes, True) / count
             scale = (_dot(unit, unit, axes) / count + eps) ** -0.5
             unit = unit * scale
@@ -77,7 +80,7 @@ class _Normalised(Node):
     def _for_input(grad: Any, unit: Any, weight: Any, scale: Any, layout: _Layout) -> Any:
         """The gradient of the input; `unit` is used up if it is an array."""
         axes = layout.axes
-        count = math.prod([unit.shape[i] for i in axes])
+        count = _count(unit, axes)
         if weight is not None:
             factor = weight.reshape(layout.spread)
             if layout.even:
@@ -95,9 +98,20 @@ class _Normalised(Node):
         return unit
 
 
+def _count(value: Any, axes: Axes) -> int:
+    """How many elements there are along some axes."""
+    shape = value.shape
+    count: int = 1
+    for i in axes:
+        count *= shape[i]
+    return count
+
+
 def _dot(a: Any, b: Any, axes: Axes) -> Any:
     """The sums of products over some axes, which keep size 1."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return dual.sum_over(a * b, axes, True)
+    if a.size <= _SMALL:
         return dual.sum_over(a * b, axes, True)
     places = list(range(a.ndim))
     left = [i for i in places if i not in axes]
@@ -128,8 +142,8 @@ def _normalise(
 ) -> tuple[Tensor, Any, Any]:
     """The normalised tensor, the means and the variances (these keep the axes, with size 1)."""
     x = input._array
-    count = max(1, math.prod([x.shape[i] for i in layout.axes]))
-    mean = dual.add_up(x, axis=layout.axes, keepdims=True) / count
+    count = _count(x, layout.axes) or 1
+    mean = dual.sum_over(x, layout.axes, True) / count
     out = x - mean
     variance = _dot(out, out, layout.axes) / count
     scale = 1 / np.sqrt(variance + eps)
@@ -238,7 +252,7 @@ def batch_norm(
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
-    layout = _Layout((0, *range(2, len(shape))), own, spread)
+    layout = _layout((0, *range(2, len(shape))), own, spread)
     out, mean, variance = _normalise(NativeBatchNormBackward0, input, weight, bias, layout, eps)
     if count:
         _track(running_mean, mean.reshape(own), momentum)
@@ -280,7 +294,7 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size {list(shape)}"
         )
     axes = tuple(range(2, len(shape)))
-    layout = _Layout(axes, own, (1, channels) + (1,) * len(axes))
+    layout = _layout(axes, own, (1, channels) + (1,) * len(axes))
     out, mean, variance = _normalise(NativeBatchNormBackward0, input, weight, bias, layout, eps)
     if input._array.size:
         _track(running_mean, mean.mean(0).reshape(own), momentum)
@@ -321,7 +335,7 @@ def layer_norm(
             f"[*, {', '.join([str(size) for size in own])}], but got input of size{list(shape)}"
         )
     _check("layer_norm", input, own, weight=weight, bias=bias)
-    layout = _Layout(tuple(range(before, len(shape))), own, (1,) * before + own)
+    layout = _layout(tuple(range(before, len(shape))), own, (1,) * before + own)
     return _normalise(NativeLayerNormBackward0, input, weight, bias, layout, eps)[0]
 
 
@@ -355,7 +369,7 @@ def group_norm(
     shape = input._array.shape
     grouped = (shape[0], num_groups, channels // num_groups, *shape[2:])
     axes = tuple(range(2, len(grouped)))
-    layout = _Layout(axes, own, (1, *grouped[1:3]) + (1,) * len(shape[2:]))
+    layout = _layout(axes, own, (1, *grouped[1:3]) + (1,) * len(shape[2:]))
     parts = reshape(input, grouped)
     out = _normalise(NativeGroupNormBackward0, parts, weight, bias, layout, eps)[0]
     return reshape(out, shape)

@@ -268,13 +268,14 @@ def test_a_graph_that_leads_to_another_worker_is_refused_before_anything_runs():
     received._node, received._requires_grad = RecvFunction(()), True
     y = x * received
     y.register_hook(ran.append)
-    for call in (y.sum().backward, lambda: tp.autograd.grad(y.sum(), received)):
+    for call in (y.sum().backward, lambda: tp.autograd.grad(y.sum(), x)):
         with pytest.raises(RuntimeError, match=r"use tensorplay.distributed.autograd.backward\("):
             call()
     assert not ran
     assert x.grad is None
-    # What does not lead there can be asked for.
-    assert tp.autograd.grad(y.sum(), x)[0].tolist() == [1.0]
+    # What there is between can be asked for, and what does not go through there.
+    assert tp.autograd.grad(y.sum(), received)[0].tolist() == [1.0]
+    assert tp.autograd.grad((x * received.detach()).sum(), x)[0].tolist() == [1.0]
 
 
 def test_gradients_have_the_type_of_their_leaf():

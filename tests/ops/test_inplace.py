@@ -250,3 +250,12 @@ def test_a_tensor_taken_out_of_the_graph():
     assert not (y * x.detach_()).requires_grad
     with pytest.raises(RuntimeError, match="Can't detach views in-place"):
         tp.ones(3, requires_grad=True)[:2].detach_()
+
+
+def test_a_write_before_the_backward_pass_of_clamp_is_noticed():
+    x = tp.ones(3, requires_grad=True) * 1
+    y = x.clamp(0.0, 2.0)
+    with tp.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()

@@ -16,8 +16,9 @@ from tensorplay.distributed.rpc.payloads import array_of, flat_array, pack_flat,
 from tensorplay.distributed.rpc.serialization import Packed
 from tensorplay.tensor import Tensor
 
-#: Whether a pass retains the graph, and whether it is recorded itself.
-Keep = tuple[bool, bool]
+#: Whether a pass retains the graph, whether it is recorded itself, and which pass was the latest of
+#: the same worker in this context that came to a good end (0 for none).
+Keep = tuple[bool, bool, int]
 
 
 class Parcel(NamedTuple):
@@ -52,7 +53,7 @@ def pack_answers(
     packed = Packed()
     values: list[Any] = [pass_id, *keep, -1]
     if known is not None:
-        values[3] = len(known)
+        values[4] = len(known)
         values += known
     recorded = keep[1]
     buffers: list[Any] = []
@@ -94,14 +95,14 @@ def unpack_answers(body: Any, buffers: Sequence[Any]) -> Parcel:
     tensors: Sequence[Tensor] = ()
     # A recorded pass has tensors in the places of arrays; ranks and ids are the same in both.
     values = pickle.loads(body)
-    pass_id, retain_graph, create_graph, named = values[:4]
+    pass_id, retain_graph, create_graph, good, named = values[:5]
     if create_graph:
         values, tensors = unpack_flat(body, buffers)
     known = None
-    position = 4
+    position = 5
     if named >= 0:
         position += named
-        known = values[4:position]
+        known = values[5:position]
     rest = iter(buffers)
     answers: list[Answer] = []
     while position < len(values):
@@ -114,4 +115,4 @@ def unpack_answers(body: Any, buffers: Sequence[Any]) -> Parcel:
                 grads = [None if entry is None else array_of(entry, rest) for entry in grads]
             position += count
         answers.append((message_id, grads))
-    return Parcel(pass_id, (retain_graph, create_graph), known, answers, tensors)
+    return Parcel(pass_id, (retain_graph, create_graph, good), known, answers, tensors)

@@ -124,7 +124,8 @@ class Container:
 
     def keep_gradients(self, context: DistAutogradContext) -> KeptGradients:
         """Let the gradients of a context that is being left be read while its thread holds this."""
-        kept = KeptGradients(context.grads)
+        context.settle_finished(self._rank)
+        kept = KeptGradients(context.gradients.settled)
         with self._lock:
             self._left[context.id] = kept
         return kept
@@ -137,7 +138,8 @@ class Container:
             return dict(left.grads)
         context = self.retrieve(context_id)
         with context.lock:
-            return dict(context.grads)
+            context.settle_finished(self._rank)
+            return dict(context.gradients.settled)
 
     def gradients_here(self, context_id: int) -> dict[Tensor, Tensor]:
         """Like `gradients`, but empty if no call of the context has reached this worker.

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tensorplay.autograd.graph import Node
-from tensorplay.distributed.autograd.backward_pass import BackwardPass
 from tensorplay.distributed.autograd.functions import RecvRpcBackward, SendRpcBackward
-from tensorplay.distributed.transport.memory import is_sole_user
-from tensorplay.tensor import Tensor, wrap
+from tensorplay.distributed.autograd.gradients import Gradients
+from tensorplay.tensor import Tensor
 
 if TYPE_CHECKING:
     from tensorplay.distributed.autograd.runner import PassRunner
@@ -47,7 +41,8 @@ class DistAutogradContext:
     Attributes (internal, guarded by `lock`):
         sends, recvs: Send and recv functions by autograd message id, oldest first.
         known: Ranks of the workers that messages were exchanged with in this context.
-        grads: For each leaf that a pass has reached, its gradient.
+        gradients: Those of the leaves that passes have reached.
+        good: The latest pass that this worker has started and that came to a good end, or 0.
         passes: For each starting worker, its latest pass that this worker has heard of.  The
             passes that one worker starts in a context follow one another, so older ones are over.
         dropped: Recv functions that a pass has used up: pass id to functions.
@@ -64,7 +59,8 @@ class DistAutogradContext:
         self.sends: dict[int, SendRpcBackward] = {}
         self.recvs: dict[int, RecvRpcBackward] = {}
         self.known: set[int] = set()
-        self.grads: dict[Tensor, Tensor] = {}
+        self.gradients = Gradients()
+        self.good = 0
         self.passes: dict[int, tuple[int, PassRunner | None]] = {}
         self.dropped: dict[int, list[RecvRpcBackward]] = {}
         self.ended: set[int] = set()
@@ -96,37 +92,32 @@ class DistAutogradContext:
         with self.lock:
             return set(self.known)
 
-    def accumulate(self, leaf: Tensor, grad: Any) -> None:
-        """Add a leaf's gradient from a pass: an array, or a tensor if the pass is recorded."""
-        if isinstance(grad, Tensor):
-            with self.lock:
-                kept = self.grads.get(leaf)
-                self.grads[leaf] = grad if kept is None else kept + grad
-            return
-        array = grad if type(grad) is np.ndarray else np.asarray(grad)
-        del grad
+    def stage(self, pass_id: int, leaf: Tensor, grad: Any) -> None:
+        """Take a leaf's whole gradient from a pass, which may still fail."""
         with self.lock:
-            if leaf not in self.grads:
-                # Taken over if only this frame and the caller's call hold it; else copied, since
-                # its other holders may write to it, or be given it too.
-                if (
-                    sys.getrefcount(array) > _sole_references()
-                    or not array.flags.writeable
-                    or not is_sole_user(array)
-                ):
-                    array = array.copy()
-                self.grads[leaf] = wrap(array)
-                return
-            alone = _holders(self.grads, leaf) == _ONLY_THE_MAP
-            kept = self.grads[leaf]
-            if kept._requires_grad:
-                # The sum of what was recorded and what was not is not recorded.
-                self.grads[leaf] = wrap(np.asarray(kept._array + array))
-            elif alone and is_sole_user(kept._array) and kept._array.dtype == array.dtype:
-                kept._array += array
-            else:
-                # Not in place: the user, or a message, holds the sum so far.
-                kept._array = np.asarray(kept._array + array)
+            self.gradients.stage(pass_id, leaf, grad)
+
+    def settle_before(self, pass_id: int, good: int) -> None:
+        """A pass begins.  The latest one of the same worker that came to a good end was `good`.
+
+        A worker that has staged gradients of a pass takes part in the next good one, so all that
+        are staged here and older than `good` have been settled.
+        """
+        for other in tuple(self.gradients.staged):
+            if other >> RANK_SHIFT == pass_id >> RANK_SHIFT and other < pass_id:
+                self.gradients.settle(other, other == good)
+
+    def settle_finished(self, rank: int) -> None:
+        """Gradients are asked for: passes of workers other than `rank`, this one, count as ended.
+
+        Except those that run here, and those that are known to have failed.
+        """
+        with self.lock:
+            if self.gradients.staged:
+                running = {one for one, runner in self.passes.values() if runner is not None}
+                for pass_id in tuple(self.gradients.staged):
+                    if pass_id >> RANK_SHIFT != rank and pass_id not in running:
+                        self.gradients.settle(pass_id, pass_id not in self.ended)
 
     def drop_used(self, pass_id: int, sends: Iterable[int], recvs: Iterable[int]) -> None:
         """Forget pairs that a pass has used up."""
@@ -158,7 +149,7 @@ class DistAutogradContext:
         """The context and the passes in it that run here, a line each.  Takes no lock."""
         lines = [
             f"context {self.id}: {len(self.sends)} send and {len(self.recvs)} recv functions, "
-            f"{len(self.grads)} gradients, known ranks {sorted(self.known.copy())}"
+            f"{len(self.gradients.settled)} gradients, known ranks {sorted(self.known.copy())}"
         ]
         for starter, (pass_id, runner) in self.passes.copy().items():
             if runner is not None:
@@ -172,44 +163,3 @@ class DistAutogradContext:
             f"DistAutogradContext(id={self.id}, sends={len(self.sends)}, "
             f"recvs={len(self.recvs)}, known workers={sorted(self.known)})"
         )
-
-
-def _holders(grads: Mapping[Any, Tensor], leaf: Any) -> tuple[int, int]:
-    """How many refer to a gradient, and to its array."""
-    kept = grads[leaf]
-    return sys.getrefcount(kept), sys.getrefcount(kept._array)
-
-
-# Measured, since it depends on how this Python passes arguments.
-_ONLY_THE_MAP = _holders({0: wrap(np.zeros(1))}, 0)
-
-
-@functools.cache
-def _sole_references() -> int:
-    """What `sys.getrefcount` says within `accumulate` of an array that only the pass holds.
-
-    Measured, since it depends on how this Python passes arguments.
-    """
-    counts: list[int] = []
-
-    def leaf(target: Tensor, grad: Any) -> None:
-        array = grad if type(grad) is np.ndarray else np.asarray(grad)
-        del grad
-        counts.append(sys.getrefcount(array))
-
-    target = wrap(np.zeros(1))
-    target._requires_grad = True
-    probe = BackwardPass(0, {}, {}, (), leaf, lambda instruction: None)
-    node = _Probe((target,))
-    probe.join([(node, np.ones(1))])
-    probe.advance()
-    return counts[0]
-
-
-class _Probe(Node):
-    """Gives its input a gradient that nobody else holds."""
-
-    __slots__ = ()
-
-    def rule(self, grad: Any, *saved: Any) -> tuple[Any, ...]:
-        return (grad + 1,)

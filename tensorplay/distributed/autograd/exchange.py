@@ -113,9 +113,8 @@ class Exchange:
             pass_id = next(self._pass_ids)
             started = self._started[pass_id] = Started(self._rank, context._known_worker_ids())
             try:
-                runner, begin = self._take_part(
-                    context, pass_id, (retain_graph, create_graph), self._rank, (), roots
-                )
+                keep = (retain_graph, create_graph, context.good)
+                runner, begin = self._take_part(context, pass_id, keep, self._rank, (), roots)
                 if begin is not None:
                     begin()
                 finished = self._agent.wait(
@@ -131,6 +130,9 @@ class Exchange:
                         )
                     )
                 started.result.result_now()
+                with context.lock:
+                    context.gradients.settle(pass_id, True)
+                    context.good = pass_id
             except BaseException:
                 self._end(context, pass_id)
                 raise
@@ -192,13 +194,15 @@ class Exchange:
                 context.passes[starter] = (pass_id, None)
                 self._fail_for_lost(context, pass_id)
                 return None, None
+            if context.gradients.staged:
+                context.settle_before(pass_id, keep[2])
             # What is recorded from here on belongs to later passes.
             backward_pass = BackwardPass(
                 self._rank,
                 context.sends,
                 context.recvs,
                 context.known,
-                context.accumulate,
+                partial(context.stage, pass_id),
                 partial(self._carry_out, context, pass_id, keep),
                 starter=None if starter == self._rank else starter,
                 gone=context.dropped_by_others(starter) if context.dropped else (),
@@ -232,7 +236,7 @@ class Exchange:
             self.counters.add(notices_sent=1)
             self._send(BEGIN, instruction.to, context.id, (pass_id, keep))
         else:
-            if not any(keep):
+            if not (keep[0] or keep[1]):
                 context.drop_used(pass_id, instruction.used_sends, instruction.used_recvs)
             known = instruction.known
             starter = pass_id >> RANK_SHIFT
@@ -276,6 +280,7 @@ class Exchange:
             if pass_id in context.ended:
                 return
             context.ended.add(pass_id)
+            context.gradients.settle(pass_id, False)
             context.early.pop(pass_id, None)
             latest, runner = context.passes.get(starter, (-1, None))
             if latest == pass_id and runner is not None:
@@ -424,6 +429,7 @@ class Exchange:
         for pass_id, runner in running:
             if pass_id >> RANK_SHIFT == worker:
                 runner.stop()
+                context.ended.add(pass_id)
                 self._finished(context, pass_id)
             else:
                 self._fail_for_lost(context, pass_id)

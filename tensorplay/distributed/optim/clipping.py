@@ -143,14 +143,15 @@ def scale_here(context_id: int, params: Iterable[Tensor], factor: float) -> None
     context = current_session().container.here(context_id)
     if context is None:
         return
+    grads = context.gradients.settled
     with context.lock:
         for param in dict.fromkeys(params):
-            grad = context.grads.get(param)
+            grad = grads.get(param)
             if grad is None:
                 continue
             scaled = np.asarray(grad._array * factor)
             if grad._requires_grad:
-                context.grads[param] = wrap(scaled)
+                grads[param] = wrap(scaled)
             else:
                 grad._array = scaled
                 grad._version = [0]

@@ -36,7 +36,10 @@ class PackageWorker:
         context = self.container.get(CONTEXT)
         assert context is not None
         self.context = context
-        self.grads = context.grads
+
+    @property
+    def grads(self) -> dict[tp.Tensor, tp.Tensor]:  # type: ignore[override]  # looked up anew
+        return self.container.gradients(CONTEXT)
 
     def send(self, to: int, tensors: Sequence[tp.Tensor]) -> Any:
         message = Message(messages.CALL, to)

@@ -196,6 +196,26 @@ def test_a_parameter_on_each_worker_gets_its_own_gradient(way: Callable[..., Any
     on_first(program, size=3)
 
 
+def test_local_gradients_through_a_call_raise_unless_they_are_whole() -> None:
+    def program() -> None:
+        x = leaf(2.0)
+        with dist_autograd.context() as context_id:
+            result = rpc.rpc_sync(1, mul, args=(x, x))
+            loss = (x * result).sum()
+            for wanted in (x, [x, result]):
+                with pytest.raises(RuntimeError, match="goes through a remote call: use"):
+                    tp.autograd.grad(loss, wanted, retain_graph=True)
+            # All of what leads to the result is here; so is all of what does not lead to a call.
+            (grad,) = tp.autograd.grad(loss, result, retain_graph=True)
+            assert grad.tolist() == [2.0, 2.0]
+            (grad,) = tp.autograd.grad((x * x).sum(), x)
+            assert grad.tolist() == [4.0, 4.0]
+            dist_autograd.backward(context_id, [loss])
+            assert dist_autograd.get_gradients(context_id)[x].tolist() == [12.0, 12.0]
+
+    on_first(program)
+
+
 # -- arguments, results ----------------------------------------------------------------------------
 
 
