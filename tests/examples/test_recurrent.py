@@ -31,9 +31,18 @@ def test_learns_on_two_ranks(tmp_path: Path) -> None:
     output = run(tmp_path, 2, "--short")
     found = perplexities(output)
     assert found["the model"] < 9 < found["counted pairs"] < found["the model, at first"]
-    assert re.findall(r"^ +rank (\d) +\d", output, re.M) == ["0", "1"]
+    kept = re.findall(r"^ +rank (\d) +\S+ +\S+ +(\S+)$", output, re.M)
+    assert [rank for rank, _ in kept] == ["0", "1"]
+    assert all(float(objects) < 20 for _, objects in kept)
     pytest.importorskip("matplotlib")
     assert (tmp_path / "recurrent.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_memory_that_grows_is_noticed(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--short", "--bound", "9", "--growth", "-1000"]
+    finished = run_ranks(1, [*command, "--steps", "160"], limit=120, cwd=tmp_path)
+    assert finished.status not in (0, None)
+    assert "memory of rank 0 has grown by" in finished.output
 
 
 def test_two_ranks_and_one_find_the_same(tmp_path: Path) -> None:
