@@ -429,13 +429,16 @@ class Module:
             ``(missing_keys, unexpected_keys)``.
 
         Raises:
-            RuntimeError: A shape differs, or, if `strict`, the names do.
+            RuntimeError: A shape differs, or, if `strict`, the names do: all that is wrong in one
+                error, and nothing has been loaded.
         """
-        here, missing, unexpected = elsewhere.load(self, state_dict, strict)
-        keys = state.load(self, here, strict, assign)
-        return state.IncompatibleKeys(
-            keys.missing_keys + missing, keys.unexpected_keys + unexpected
-        )
+        misfits = self._misfits(state.shapes_of(state_dict))
+        misfits.refuse(self, strict)
+        state.load(self, state_dict, assign)
+        return state.IncompatibleKeys(misfits.missing, misfits.unexpected)
+
+    def _misfits(self, shapes: Mapping[str, state.Shape]) -> state.Misfits:
+        return state.misfits(self, shapes)
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""

@@ -65,7 +65,7 @@ class Mixed(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "name, value, message",
+    ("name", "value", "message"),
     [
         ("b", 3, "cannot assign 'int' as buffer 'b'"),
         ("c", 3, "cannot assign 'int' as child module 'c'"),

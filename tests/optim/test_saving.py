@@ -100,6 +100,8 @@ def test_optimizers(name: str) -> None:
 def test_schedules(name: str, before: int) -> None:
     def made() -> tuple[Any, Any]:
         leaves = [tp.ones(1, requires_grad=True) for _ in range(2)]
+        for leaf in leaves:
+            leaf.grad = tp.ones(1)
         optimizer = optim.Adam([{"params": [leaf]} for leaf in leaves], lr=0.5)
         return optimizer, SCHEDULES[name](optimizer)
 
@@ -124,7 +126,9 @@ def test_schedules(name: str, before: int) -> None:
 
 
 def test_milestones_from_a_file_serve_a_jump_as_well() -> None:
-    optimizer = optim.SGD([tp.ones(1, requires_grad=True)], lr=1.0)
+    leaf = tp.ones(1, requires_grad=True)
+    leaf.grad = tp.ones(1)
+    optimizer = optim.SGD([leaf], lr=1.0)
     scheduler = schedules.MultiStepLR(optimizer, [2, 4, 4], 0.5)
     scheduler.load_state_dict(through_a_file(scheduler.state_dict()))
     optimizer.step()

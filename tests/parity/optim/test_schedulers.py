@@ -201,7 +201,9 @@ def test_begins_where_last_epoch_says(name: str) -> None:
 def test_states_of_one_cycle_can_be_exchanged(options):
     made = []
     for lib in (tp, torch):
-        optimizer = lib.optim.SGD([lib.ones(1, requires_grad=True)], lr=0.1, momentum=0.9)
+        leaf = lib.ones(1, requires_grad=True)
+        leaf.grad = lib.ones(1)
+        optimizer = lib.optim.SGD([leaf], lr=0.1, momentum=0.9)
         made.append(lib.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, 10, **options))
     ours, theirs = (one.state_dict() for one in made)
     assert ours["_schedule_phases"] == theirs["_schedule_phases"]
