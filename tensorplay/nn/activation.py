@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorplay.nn import functional
+from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import full
@@ -220,6 +221,7 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
+        check_integers(num_parameters=num_parameters)
         self.num_parameters = num_parameters
         self.init = init
         self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype, device=device))

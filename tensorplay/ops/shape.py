@@ -70,7 +70,10 @@ def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape given as one sequence or as separate numbers."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
-    return tuple([size.__index__() for size in given])
+    try:
+        return tuple([size.__index__() for size in given])
+    except AttributeError:
+        raise TypeError(f"sizes must be integers, not {given!r}") from None
 
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
