@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorplay.autograd.grad_mode import grad_mode, set_grad_enabled
+from tensorplay.autograd.grad_mode import grad_mode, set_grad_enabled, switched_off
 from tensorplay.autograd.graph import Node
 from tensorplay.autograd.hooks import RETAIN, hooks_of, retains_grad
 from tensorplay.ops import dual
-from tensorplay.ops.recording import edge_of
+from tensorplay.ops.recording import edge_of, recorded
 from tensorplay.tensor import Tensor, wrap
 
 #: One operation that makes a view of its argument.
@@ -34,6 +34,7 @@ Steps: TypeAlias = "tuple[Steps | None, Step]"
 
 
 _forgetting = threading.Lock()
+_ref = weakref.ref
 
 
 class Views(list["weakref.ref[Tensor]"]):
@@ -45,14 +46,13 @@ class Views(list["weakref.ref[Tensor]"]):
         super().__init__()
         self.limit = 16
 
-    def add(self, view: Tensor) -> None:
-        size = len(self)
-        if size >= self.limit and _forgetting.acquire(blocking=False):
+    def forget(self) -> None:
+        if _forgetting.acquire(blocking=False):
             # Other threads may append meanwhile, behind these.
+            size = len(self)
             self[:size] = [ref for ref in self[:size] if ref() is not None]
             self.limit = 2 * len(self) + 16
             _forgetting.release()
-        self.append(weakref.ref(view))
 
     def living(self) -> list[Tensor]:
         return [view for ref in self if (view := ref()) is not None]
@@ -75,6 +75,18 @@ def view(source: Tensor, array: Any, node: Node | None, step: Step) -> Tensor:
     return related(tensor, source, step)
 
 
+def viewed(
+    source: Tensor, array: Any, node_class: type[Node], saved: tuple[Any, ...], step: Step
+) -> Tensor:
+    """As `view`, with a node of the given class if the operation is to be recorded."""
+    tensor = recorded(array, node_class, source, saved)
+    own = source._array
+    owner = array.base
+    if owner is not own and (owner is None or owner is not own.base):
+        return tensor
+    return related(tensor, source, step)
+
+
 def related(tensor: Tensor, source: Tensor, step: Step) -> Tensor:
     """Note that `tensor`, just made by `step`, is on the memory of `source`; returns it."""
     tensor._version = source._version
@@ -84,14 +96,16 @@ def related(tensor: Tensor, source: Tensor, step: Step) -> Tensor:
         lost = before is None
     else:
         base, before, lost = source, None, False
-    if lost or (source._requires_grad and not grad_mode.enabled):
+    if lost or (switched_off and source._requires_grad and not grad_mode.enabled):
         tensor._alias = (base, None)
         return tensor
     tensor._alias = (base, (before, step))
     views = base._alias
     if views is None:
         views = base._alias = Views()
-    views.add(tensor)
+    if len(views) >= views.limit:
+        views.forget()
+    views.append(_ref(tensor))
     return tensor
 
 
@@ -166,8 +180,11 @@ def is_recorded(target: Tensor, *sources: Tensor) -> bool:
     """Whether a write of the sources into `target` changes the graph."""
     if not grad_mode.enabled:
         return False
-    if target._requires_grad or any(source._requires_grad for source in sources):
+    if target._requires_grad:
         return True
+    for source in sources:
+        if source._requires_grad:
+            return True
     found = _base_of(target)
     return found is not None and found[0]._requires_grad
 
@@ -223,6 +240,27 @@ def become_view(input: Tensor, step: Step) -> Tensor:
     input._array = after._array
     if after._node is not None:
         _rebase(input, after._node)
+    return input
+
+
+def detach_(input: Tensor) -> Tensor:
+    """Take a tensor out of the graph: it becomes a leaf that requires no grad; returns it.
+
+    Raises:
+        RuntimeError: It is a view.
+
+    >>> import tensorplay as tp
+    >>> state = tp.ones(2, requires_grad=True) * 3
+    >>> state.detach_().requires_grad
+    False
+    """
+    if _base_of(input) is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead, or detach_() before the view is "
+            "taken."
+        )
+    input._node = None
+    input._requires_grad = False
     return input
 
 

@@ -90,8 +90,11 @@ def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
             left = (a._node or a) if a._requires_grad else None
             right = (b._node or b) if other else None
             if y is not None and x.shape != y.shape:
-                left = stretch(left, x.shape, out.shape)
-                right = stretch(right, y.shape, out.shape)
+                shape = out.shape
+                if left is not None:
+                    left = stretch(left, x.shape, shape)
+                if right is not None:
+                    right = stretch(right, y.shape, shape)
             node.edges = (left, right)
             node.saved = ()
             node.versions = ()

@@ -117,6 +117,10 @@ def _checked_classes(input: Tensor, target: Tensor, ignore_index: int) -> tuple[
     classes = target._array.reshape(-1)
     size = input._array.shape[min(1, input._array.ndim - 1)]
     counts = None
+    # Seen as unsigned, negative numbers are the greatest: one look finds what is out of bounds.
+    unsigned = classes.view(f"u{classes.itemsize}")
+    if ignore_index < 0 and classes.size and _max(unsigned) < size:
+        return classes, None
     if classes.size and (ignore_index >= 0 or classes.min() < 0):
         counts = classes != ignore_index
         classes = np.where(counts, classes, 0)
@@ -217,9 +221,9 @@ def cross_entropy(
     scale = _scale(reduction, weights, len(classes))
     own = scale * (1 - label_smoothing)
     index = (np.arange(len(classes)), classes)
-    shifted = x - _max(x, axis=1, keepdims=True, initial=-np.inf)
+    shifted = x - _max(x, 1, None, None, True) if x.shape[1] else x
     p = np.exp(shifted)
-    sums = dual.add_up(p, axis=1, keepdims=True)
+    sums = dual.add_up(p, 1, None, None, True)
     log_sums = np.log(sums)
     losses = (log_sums[:, 0] - shifted[index]) * own
     if weights is not None:
@@ -238,7 +242,7 @@ def cross_entropy(
         saved = (x, p, index, weights, spread, share, own, scale)
         node = CrossEntropyLossBackward0((edge_of(rows),), saved, (rows._version,))
     if reduction != "none":
-        return wrap(dual.add_up(losses), node)
+        return wrap(dual.add_up(losses, None), node)
     return reshape(wrap(losses, node), _sample_shape(input))
 
 

@@ -25,7 +25,7 @@ def sum_over(value: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
     """The sum over some axes."""
     if isinstance(value, Tensor):
         return value.sum(axes, keepdims)
-    return add_up(value, axis=axes, keepdims=keepdims)
+    return add_up(value, axes, None, None, keepdims)
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
@@ -35,7 +35,7 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
         return value
     extra = len(have) - len(shape)
     if extra == 1 and have[1:] == shape:
-        return sum_over(value, (0,))
+        return value.sum(0) if isinstance(value, Tensor) else add_up(value, 0)
     axes = tuple(range(extra)) + tuple(
         i + extra for i, size in enumerate(shape) if size == 1 and have[i + extra] != 1
     )
@@ -61,6 +61,22 @@ def cast(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, Tensor):
         return value.to(dtype)
     return value.astype(dtype, copy=False)
+
+
+def scaled(grad: Any, factor: Any) -> Any:
+    """A gradient times a constant array of its shape and type, which is used up."""
+    if isinstance(grad, Tensor):
+        return grad * factor
+    factor *= grad
+    return factor
+
+
+def product(a: Any, b: Any) -> Any:
+    """The product of two matrices, or of one and a vector."""
+    # For arrays `dot` is faster than `@`: see `tensorplay.ops.linalg`.
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return a @ b
+    return a.dot(b)
 
 
 def swap_last(value: Any) -> Any:

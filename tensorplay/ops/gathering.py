@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops.indexing import getitem, scatter
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.indexing import IndexBackward0, getitem, scatter
+from tensorplay.ops.recording import recorded
 from tensorplay.ops.reduction import axis_of
-from tensorplay.tensor import Tensor, wrap
+from tensorplay.tensor import Tensor
 
 
 class GatherBackward0(Node):
@@ -52,13 +52,14 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not x.ndim:
         return input.clone()
     place = index_along(picked, axis_of(dim, x.ndim))
-    node = None
-    if wanted(input):
-        node = GatherBackward0((edge_of(input),), (place, x.shape), (index._version,))
-    return wrap(x[place], node)
+    return recorded(x[place], GatherBackward0, input, (place, x.shape), index._version)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` that a vector of indices names."""
-    axis = axis_of(dim, input._array.ndim)
+    x, picked = input._array, index._array
+    axis = axis_of(dim, x.ndim)
+    if picked.ndim == 1 and picked.dtype.kind in "iu" and x.ndim:
+        place: Any = (*(slice(None),) * axis, picked)
+        return recorded(x[place], IndexBackward0, input, (place, x.shape), index._version)
     return getitem(input, (*(slice(None),) * axis, index))

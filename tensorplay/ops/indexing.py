@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops.aliasing import view
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.aliasing import viewed
+from tensorplay.ops.recording import edge_of, recorded, wanted
 from tensorplay.tensor import Tensor, wrap
 
 #: NumPy adds several times faster with one index on a vector than with any other kind; for so few
 #: elements, making that index costs more.
 _FEW = 500
 _BASIC = (int, slice, type(None), type(Ellipsis))
+_PLAIN = frozenset(_BASIC)
 
 
 class SliceBackward0(Node):
@@ -136,7 +137,7 @@ def index_of(index: Any) -> tuple[tuple[Any, ...], bool]:
     basic = True
     own = []
     for part in parts:
-        if not isinstance(part, _BASIC) or isinstance(part, bool):
+        if part.__class__ not in _PLAIN:
             part = _as_numpy(part)
             if isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype.kind in "iu":
                 part = int(part)
@@ -193,19 +194,24 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     """
     x = input._array
     given = index
-    index, basic = index_of(index)
+    # The commonest kinds at once.
+    if index.__class__ is int or index.__class__ is slice:
+        index, basic = (index, ...), True
+    else:
+        index, basic = index_of(index)
     if not basic and (steps := in_two_steps(index)) is not None:
         versions = versions_of(given if isinstance(given, tuple) else (given,))
         return _picked(getitem(input, steps[0]), steps[1], versions)
     if not basic:
         return _picked(input, index, versions_of(given if isinstance(given, tuple) else (given,)))
-    out = x[index]
-    node = SliceBackward0((edge_of(input),), (index, x.shape)) if wanted(input) else None
-    return view(input, out, node, lambda base: getitem(base, index))
+    saved = (index, x.shape)
+    return viewed(input, x[index], SliceBackward0, saved, lambda base: getitem(base, index))
 
 
 def _picked(input: Tensor, index: Any, versions: tuple[list[int], ...]) -> Tensor:
     x = input._array
+    if len(versions) == 1:
+        return recorded(x[index], IndexBackward0, input, (index, x.shape), versions[0])
     if not wanted(input):
         return wrap(x[index])
     return wrap(x[index], IndexBackward0((edge_of(input),), (index, x.shape), versions))

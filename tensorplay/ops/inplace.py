@@ -56,6 +56,8 @@ def write_through(target: Tensor, out_of_place: Callable[..., Tensor], *args: An
 
 def check_fits(target: Tensor, result: Tensor) -> None:
     x, out = target._array, result._array
+    if out.dtype is x.dtype and out.shape == x.shape:
+        return
     if out.shape != x.shape:
         raise RuntimeError(
             f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(out.shape)}"
@@ -75,6 +77,14 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
             return write_through(input, out_of_place, other)
+        x = input._array
+        if sources and other._array.dtype is x.dtype and other._array.shape == x.shape:
+            # The ordinary case at once.  A ufunc refuses to write another type than it finds.
+            y = other._array
+            if x.dtype.kind == "f":
+                ufunc(x, y, x)
+                input._version[0] += 1
+                return input
         pair = common(input, other)
         if pair is None:
             return NotImplemented
@@ -111,7 +121,13 @@ add_ = _operator(np.add, arithmetic.add_operator, "+")
 sub_ = _operator(np.subtract, arithmetic.sub_operator, "-")
 mul_ = _operator(np.multiply, arithmetic.mul_operator, "*")
 div_ = _operator(np.divide, arithmetic.div_operator, "/")
-pow_ = _operator(np.power, power.pow, "**")
+ipow = _operator(np.power, power.pow, "**")
+
+
+def pow_(input: Tensor, exponent: Any) -> Tensor:
+    """`pow`, written into the tensor."""
+    result: Tensor = ipow(input, exponent)
+    return result
 
 
 def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -79,8 +79,11 @@ def _joined(of_arrays: Any, of_tensors: Any, parts: list[Any], axis: int) -> Any
 def _of_one_type(tensors: Sequence[Tensor]) -> list[Tensor]:
     if not tensors:
         raise RuntimeError("expected a non-empty list of Tensors")
-    types = {as_operand(one, "each element")._array.dtype for one in tensors}
-    if len(types) == 1:
+    first = as_operand(tensors[0], "each element")._array.dtype
+    for one in tensors:
+        if as_operand(one, "each element")._array.dtype is not first:
+            break
+    else:
         return list(tensors)
     with_dims = [one._array.dtype for one in tensors if one._array.ndim]
     without = [one._array.dtype for one in tensors if not one._array.ndim]
@@ -122,8 +125,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -
     parts = _of_one_type(tensors)
     axis = axis_of(dim if axis is None else axis, parts[0]._array.ndim + 1)
     try:
-        out = np.stack([one._array for one in parts], axis)
-    except ValueError:
+        # NumPy's own stack does the same, and takes twice as long on small arrays.
+        place = (*(slice(None),) * axis, None)
+        out = np.concatenate([one._array[place] for one in parts], axis)
+    except (ValueError, IndexError):
         shapes = [one._array.shape for one in parts]
         raise RuntimeError(
             f"stack expects each tensor to be equal size, but got {shapes}"
@@ -152,14 +157,14 @@ def _views(
     )
 
 
-def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces along a dimension.
 
     Args:
         split_size_or_sections: The size of each piece (the last may be smaller), or a list of the
             sizes, which must add up to that of the dimension.
     """
-    x = input._array
+    x = tensor._array
     axis = axis_of(dim, x.ndim)
     length = x.shape[axis]
     if isinstance(split_size_or_sections, (list, tuple)):
@@ -174,15 +179,20 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
         if size <= 0 and length:
             raise RuntimeError(f"split expects a positive split_size, but got {size}")
         sections = [min(size, length - i) for i in range(0, length, size or 1)] or [0]
-    bounds = np.cumsum([0, *sections]).tolist()
+    bounds = list(itertools.accumulate(sections, initial=0))
     front = (slice(None),) * axis
     arrays = [x[(*front, slice(a, b))] for a, b in itertools.pairwise(bounds)]
     node = None
-    if wanted(input):
+    if wanted(tensor):
         shapes = tuple([array.shape for array in arrays])
-        node = SplitBackward0((edge_of(input),), (axis, shapes))
+        node = SplitBackward0((edge_of(tensor),), (axis, shapes))
         node.outputs = len(arrays)
-    return _views(input, arrays, node, lambda base: split(base, sections, axis))
+    return _views(tensor, arrays, node, lambda base: split(base, sections, axis))
+
+
+def split_method(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split`, whose arguments are named so where it is a method."""
+    return split(input, split_size, dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -26,8 +26,8 @@ class MmBackward0(Node):
 
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         return (
-            None if b is None else grad @ b.conj().T,
-            None if a is None else a.conj().T @ grad,
+            None if b is None else dual.product(grad, b.conj().T),
+            None if a is None else dual.product(a.conj().T, grad),
         )
 
 
@@ -53,7 +53,7 @@ class MvBackward0(Node):
     def rule(self, grad: Any, a: Any, b: Any) -> tuple[Any, ...]:
         return (
             None if b is None else grad.reshape(-1, 1) * b.conj().reshape(1, -1),
-            None if a is None else a.conj().T @ grad,
+            None if a is None else dual.product(a.conj().T, grad),
         )
 
 
@@ -71,14 +71,19 @@ class DotBackward0(Node):
 
 
 def _product(node_class: type[Node], a: Tensor, b: Tensor, *constants: Any) -> Tensor:
-    out = np.matmul(a._array, b._array)
+    x, y = a._array, b._array
+    # `dot` is the same for these, and faster: by half a microsecond, and much more where `matmul`
+    # does not go through BLAS.
+    out = x.dot(y) if y.ndim < 3 and x.ndim < 3 else np.matmul(x, y)
     if not wanted(a, b):
         return wrap(out)
-    left, right = edge_of(a), edge_of(b)
-    keep_a, keep_b = right is not None, left is not None
-    versions = ((a._version,) if keep_a else ()) + ((b._version,) if keep_b else ())
-    saved = (a._array if keep_a else None, b._array if keep_b else None, *constants)
-    return wrap(out, node_class((left, right), saved, versions))
+    # Each factor is saved only if the other's gradient is wanted.
+    if not b._requires_grad:
+        return wrap(out, node_class((edge_of(a), None), (None, y, *constants), (b._version,)))
+    if not a._requires_grad:
+        return wrap(out, node_class((None, edge_of(b)), (x, None, *constants), (a._version,)))
+    versions = (a._version, b._version)
+    return wrap(out, node_class((edge_of(a), edge_of(b)), (x, y, *constants), versions))
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
@@ -92,7 +97,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     tensor([3., 3.])
     """
     x, y = input._array, as_operand(other, "other")._array
-    if x.dtype != y.dtype:
+    if x.dtype is not y.dtype and x.dtype != y.dtype:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {y.dtype}"
         )
@@ -138,13 +143,13 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
-def dot(input: Tensor, other: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
-    if input._array.ndim != 1 or other._array.ndim != 1:
+    if input._array.ndim != 1 or tensor._array.ndim != 1:
         raise RuntimeError(
-            f"1D tensors expected, but got {input._array.ndim}D and {other._array.ndim}D tensors"
+            f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors"
         )
-    return matmul(input, other)
+    return matmul(input, tensor)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:

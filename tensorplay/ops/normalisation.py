@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from tensorplay.ops.shape import reshape, sizes
 from tensorplay.tensor import Tensor, wrap
 
 Axes = tuple[int, ...]
+#: For so few elements, an array of products costs less than doing without it.
+_SMALL = 2048
 
 
 class _Layout(NamedTuple):
@@ -27,21 +30,21 @@ class _Layout(NamedTuple):
         axes: Mean and variance are taken over these.
         own: The shape of the weight and the bias.
         spread: That shape with ones added, so that it broadcasts to the input's.
+        stretched: The axes along which weight and bias stay the same.
+        even: Whether all that is normalised together has the same weight.
     """
 
     axes: Axes
     own: tuple[int, ...]
     spread: tuple[int, ...]
+    stretched: Axes
+    even: bool
 
-    @property
-    def stretched(self) -> Axes:
-        """The axes along which weight and bias stay the same."""
-        return tuple([i for i, size in enumerate(self.spread) if size == 1])
 
-    @property
-    def even(self) -> bool:
-        """Whether all that is normalised together has the same weight."""
-        return all(self.spread[i] == 1 for i in self.axes)
+@lru_cache(maxsize=1024)
+def _layout(axes: Axes, own: tuple[int, ...], spread: tuple[int, ...]) -> _Layout:
+    stretched = tuple([i for i, size in enumerate(spread) if size == 1])
+    return _Layout(axes, own, spread, stretched, all(spread[i] == 1 for i in axes))
 
 
 class _Normalised(Node):
@@ -58,8 +61,8 @@ class _Normalised(Node):
         self, grad: Any, x: Any, weight: Any, mean: Any, scale: Any, layout: _Layout, eps: float
     ) -> tuple[Any, ...]:
         axes = layout.axes
-        count = math.prod([x.shape[i] for i in axes])
         if isinstance(x, Tensor):
+            count = _count(x, axes)
             unit = x - dual.sum_over(x, axes, True) / count
             scale = (_dot(unit, unit, axes) / count + eps) ** -0.5
             unit = unit * scale
@@ -78,7 +81,7 @@ class _Normalised(Node):
     def _for_input(grad: Any, unit: Any, weight: Any, scale: Any, layout: _Layout) -> Any:
         """The gradient of the input; `unit` is used up if it is an array."""
         axes = layout.axes
-        count = math.prod([unit.shape[i] for i in axes])
+        count = _count(unit, axes)
         if weight is not None:
             factor = weight.reshape(layout.spread)
             if layout.even:
@@ -96,9 +99,20 @@ class _Normalised(Node):
         return unit
 
 
+def _count(value: Any, axes: Axes) -> int:
+    """How many elements there are along some axes."""
+    shape = value.shape
+    count: int = 1
+    for i in axes:
+        count *= shape[i]
+    return count
+
+
 def _dot(a: Any, b: Any, axes: Axes) -> Any:
     """The sums of products over some axes, which keep size 1."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return dual.sum_over(a * b, axes, True)
+    if a.size <= _SMALL:
         return dual.sum_over(a * b, axes, True)
     places = list(range(a.ndim))
     left = [i for i in places if i not in axes]
@@ -129,8 +143,8 @@ def _normalise(
 ) -> tuple[Tensor, Any, Any]:
     """The normalised tensor, the means and the variances (these keep the axes, with size 1)."""
     x = input._array
-    count = max(1, math.prod([x.shape[i] for i in layout.axes]))
-    mean = dual.add_up(x, axis=layout.axes, keepdims=True) / count
+    count = _count(x, layout.axes) or 1
+    mean = dual.sum_over(x, layout.axes, True) / count
     out = x - mean
     variance = _dot(out, out, layout.axes) / count
     scale = 1 / np.sqrt(variance + eps)
@@ -174,12 +188,11 @@ def _is_half_in_single(own: Any, factor: Any) -> bool:
     return bool(own == dtypes.float16 and factor == dtypes.float32)
 
 
-def _in_single(*given: Tensor | None) -> list[Any]:
-    """The tensors, those of half precision as float32: sums of halves soon pass their range."""
-    return [
-        cast(one, dtypes.float32) if one is not None and one._array.dtype == dtypes.float16 else one
-        for one in given
-    ]
+def _in_single(input: Tensor, *factors: Tensor | None) -> Any:
+    """The tensors; of an input of half precision as float32, since sums soon pass its range."""
+    if input._array.dtype != dtypes.float16:
+        return input, *factors
+    return [None if one is None else cast(one, dtypes.float32) for one in (input, *factors)]
 
 
 def _back(out: Tensor, input: Tensor) -> Tensor:
@@ -257,7 +270,7 @@ def batch_norm(
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
-    layout = _Layout((0, *range(2, len(shape))), own, spread)
+    layout = _layout((0, *range(2, len(shape))), own, spread)
     x, weight, bias = _in_single(input, weight, bias)
     out, mean, variance = _normalise(NativeBatchNormBackward0, x, weight, bias, layout, eps)
     if count:
@@ -300,7 +313,7 @@ def instance_norm(
             f"Expected more than 1 spatial element when training, got input size {list(shape)}"
         )
     axes = tuple(range(2, len(shape)))
-    layout = _Layout(axes, own, (1, channels) + (1,) * len(axes))
+    layout = _layout(axes, own, (1, channels) + (1,) * len(axes))
     x, weight, bias = _in_single(input, weight, bias)
     out, mean, variance = _normalise(NativeBatchNormBackward0, x, weight, bias, layout, eps)
     if input._array.size:
@@ -342,7 +355,7 @@ def layer_norm(
             f"[*, {', '.join([str(size) for size in own])}], but got input of size{list(shape)}"
         )
     _check("layer_norm", input, own, weight=weight, bias=bias)
-    layout = _Layout(tuple(range(before, len(shape))), own, (1,) * before + own)
+    layout = _layout(tuple(range(before, len(shape))), own, (1,) * before + own)
     x, weight, bias = _in_single(input, weight, bias)
     out = _normalise(NativeLayerNormBackward0, x, weight, bias, layout, eps)[0]
     return _back(out, input)
@@ -378,7 +391,7 @@ def group_norm(
     shape = input._array.shape
     grouped = (shape[0], num_groups, channels // num_groups, *shape[2:])
     axes = tuple(range(2, len(grouped)))
-    layout = _Layout(axes, own, (1, *grouped[1:3]) + (1,) * len(shape[2:]))
+    layout = _layout(axes, own, (1, *grouped[1:3]) + (1,) * len(shape[2:]))
     x, weight, bias = _in_single(input, weight, bias)
     out = _normalise(NativeGroupNormBackward0, reshape(x, grouped), weight, bias, layout, eps)[0]
     return _back(reshape(out, shape), input)

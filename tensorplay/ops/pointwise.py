@@ -19,6 +19,8 @@ _asarray = np.asarray
 # A Python number beside a small array would cost NumPy more than the operation itself.
 _ZEROS = {np.dtype(code): np.zeros((), code) for code in "efdbhilqBHILQ"}
 
+_ONES = {np.dtype(code): np.ones((), code) for code in "efd"}
+
 
 class NegBackward0(BareNode):
     __slots__ = ()
@@ -99,8 +101,9 @@ class ReluBackward0(BareNode):
     lift = (OUTPUT,)
 
     def rule(self, grad: Any, out: Any) -> tuple[Any, ...]:
-        # The result is nowhere negative, so this is one where it is positive.
-        return (grad * np.sign(dual.array(out)),)
+        values = dual.array(out)
+        passes = (values > _ZEROS.get(values.dtype, 0)).astype(values.dtype)
+        return (dual.scaled(grad, passes),)
 
 
 class SignBackward0(Node):
@@ -186,8 +189,11 @@ def _relu(x: Any) -> Any:
 
 def _sigmoid(x: Any) -> Any:
     # For very negative values exp overflows to inf, and 1 / inf is the right answer.
+    out = _asarray(np.negative(x))
     with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
+        np.exp(out, out)
+    out += _ONES.get(x.dtype, 1)
+    return np.divide(_ONES.get(x.dtype, 1), out, out)
 
 
 neg = unary(np.negative, NegBackward0, "The negative of each element.", to_float=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import applied, common, edge_of, stretched_edges, wanted
+from tensorplay.ops.recording import applied, common, recorded, stretched_edges, wanted
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -57,16 +57,16 @@ def pow(input: Any, exponent: Any) -> Any:
     """
     if not isinstance(input, Tensor):
         return reflected_pow(exponent, input)
+    x = input._array
+    if x.dtype.kind == "f" and (exponent.__class__ is int or exponent.__class__ is float):
+        return recorded(_power(x, exponent), PowBackward0, input, (x, exponent), input._version)
     pair = common(input, exponent)
     if pair is None:
         return NotImplemented
     a, b = pair
     x = a._array
     if not isinstance(b, Tensor):
-        out = _power(x, b)
-        if not wanted(a):
-            return wrap(out)
-        return wrap(out, PowBackward0((edge_of(a),), (x, b), (a._version,)))
+        return recorded(_power(x, b), PowBackward0, a, (x, b), a._version)
     out = _power(x, b._array)
     if not wanted(a, b):
         return wrap(out)

@@ -12,6 +12,10 @@ from tensorplay.autograd.graph import BareNode, Node
 from tensorplay.ops import dual
 from tensorplay.tensor import Tensor, wrap
 
+_new: Any = object.__new__
+_ndarray = np.ndarray
+_asarray = np.asarray
+
 
 def edge_of(tensor: Tensor) -> Node | Tensor | None:
     """Where a gradient for `tensor` goes."""
@@ -28,6 +32,49 @@ def wanted(*inputs: Tensor) -> bool:
         if tensor._requires_grad:
             return not switched_off or grad_mode.enabled
     return False
+
+
+def recorded(
+    array: Any,
+    node_class: type[Node],
+    input: Tensor,
+    saved: tuple[Any, ...] = (),
+    version: list[int] | None = None,
+) -> Tensor:
+    """The result of an operation on one tensor; with a node if the operation is to be recorded.
+
+    The same as `wrap`, `wanted`, `edge_of` and the node class's ``__init__`` together, at half
+    their cost.
+
+    Args:
+        array: The values; a number becomes an array.
+        saved: What the rule needs.
+        version: The version counter of the one array in `saved` that the node class's `lift` names,
+            or None.
+    """
+    tensor = Tensor()
+    tensor._array = array if array.__class__ is _ndarray else _asarray(array)
+    tensor._grad = None
+    tensor._hooks = None
+    tensor._alias = None
+    tensor._version = [0]
+    if input._requires_grad and (not switched_off or grad_mode.enabled):
+        node = _new(node_class)
+        node.edges = (input._node or input,)
+        node.saved = saved
+        if version is None:
+            node.versions = ()
+            node.stamp = 0
+        else:
+            node.versions = (version,)
+            node.stamp = version[0]
+        node._hooks = None
+        tensor._node = node
+        tensor._requires_grad = True
+    else:
+        tensor._node = None
+        tensor._requires_grad = False
+    return tensor
 
 
 class ToCopyBackward0(Node):
@@ -181,6 +228,37 @@ def stretch(
     node.stamp = 0
     node._hooks = None
     return node
+
+
+def recorded_pair(
+    array: Any,
+    node_class: type[Node],
+    a: Tensor,
+    b: Tensor,
+    saved: tuple[Any, ...],
+    versions: tuple[list[int], ...],
+) -> Tensor:
+    """As `recorded`, for an operation on two tensors that broadcast."""
+    left, right = a._requires_grad, b._requires_grad
+    if not (left or right) or (switched_off and not grad_mode.enabled):
+        return wrap(array)
+    tensor = wrap(array)
+    node = _new(node_class)
+    to = tensor._array.shape
+    node.edges = (
+        stretch(a._node or a, a._array.shape, to) if left else None,
+        stretch(b._node or b, b._array.shape, to) if right else None,
+    )
+    node.saved = saved
+    node.versions = versions
+    stamp = 0
+    for version in versions:
+        stamp += version[0]
+    node.stamp = stamp
+    node._hooks = None
+    tensor._node = node
+    tensor._requires_grad = True
+    return tensor
 
 
 def stretched_edges(to: tuple[int, ...], *operands: Tensor) -> tuple[Node | Tensor | None, ...]:

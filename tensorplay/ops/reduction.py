@@ -10,7 +10,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
 from tensorplay.ops.pointwise import unary
-from tensorplay.ops.recording import cast, edge_of, wanted
+from tensorplay.ops.recording import cast, edge_of, recorded, wanted
 from tensorplay.tensor import Tensor, wrap
 
 Dim = int | tuple[int, ...] | list[int] | None
@@ -71,7 +71,7 @@ def axis_of(dim: Any, ndim: int) -> int:
     """One axis, counted from the front.  A tensor without dimensions takes 0 and -1."""
     size = ndim or 1
     try:
-        axis = dim.__index__()
+        axis = dim if dim.__class__ is int else dim.__index__()
     except AttributeError:
         raise TypeError(f"dim must be an integer, not {dim!r}") from None
     if not -size <= axis < size:
@@ -79,7 +79,17 @@ def axis_of(dim: Any, ndim: int) -> int:
             f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], "
             f"but got {axis})"
         )
-    return int(axis) % size
+    return int(axis % size)
+
+
+def _reduction(shape: tuple[int, ...], dim: Any) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The axes to reduce (None for all of them), and the shape that keeps them with size 1."""
+    if dim is None or not shape:
+        if dim is not None:
+            axes_of(dim, 0)
+        return None, (1,) * len(shape)
+    axes = axes_of(dim, len(shape))
+    return axes, kept_shape(shape, axes)
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,12 +117,9 @@ def sum(
     elif input._array.dtype.kind in "biu":
         input = cast(input, dtypes.int64)
     x = input._array
-    shape = x.shape
-    axes = axes_of(dim if axis is None else axis, len(shape)) if shape else ()
-    out = dual.add_up(x, axis=axes, keepdims=keepdim)
-    if not wanted(input):
-        return wrap(out)
-    return wrap(out, SumBackward0((edge_of(input),), (shape, kept_shape(shape, axes))))
+    axes, kept = _reduction(x.shape, dim if axis is None else axis)
+    out = dual.add_up(x, axes, None, None, keepdim)
+    return recorded(out, SumBackward0, input, (x.shape, kept))
 
 
 def mean(
@@ -131,17 +138,15 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {x.dtype}"
         )
-    shape = x.shape
-    axes = axes_of(dim if axis is None else axis, len(shape)) if shape else ()
-    count = 1
-    for i in axes:
-        count *= shape[i]
-    total = dual.add_up(x, axis=axes, keepdims=keepdim)
-    with np.errstate(invalid="ignore"):
-        out = total / count if count else total * np.nan
-    if not wanted(input):
-        return wrap(out)
-    return wrap(out, MeanBackward0((edge_of(input),), (shape, kept_shape(shape, axes), count)))
+    axes, kept = _reduction(x.shape, dim if axis is None else axis)
+    count = x.size
+    if axes is not None:
+        count = 1
+        for i in axes:
+            count *= x.shape[i]
+    total = dual.add_up(x, axes, None, None, keepdim)
+    out = total / count if count else total * np.nan
+    return recorded(out, MeanBackward0, input, (x.shape, kept, count))
 
 
 def var(

@@ -14,10 +14,9 @@ from tensorplay.ops.recording import (
     applied,
     as_operand,
     common_tensors,
-    edge_of,
+    recorded,
+    recorded_pair,
     refuse_complex,
-    stretched_edges,
-    wanted,
 )
 from tensorplay.tensor import Tensor, wrap
 
@@ -35,9 +34,17 @@ class WhereBackward0(Node):
 
 class ClampBackward0(Node):
     __slots__ = ()
+    lift = (0, None, None)
 
-    def rule(self, grad: Any, inside: Any) -> tuple[Any, ...]:
-        return (grad * inside,)
+    def rule(self, grad: Any, x: Any, low: Any, high: Any) -> tuple[Any, ...]:
+        values = dual.array(x)
+        if low is None:
+            inside = values <= high
+        else:
+            inside = values >= low
+            if high is not None:
+                inside &= values <= high
+        return (dual.scaled(grad, inside.astype(values.dtype)),)
 
 
 class _ExtremumNode(Node):
@@ -51,7 +58,11 @@ class _ExtremumNode(Node):
         x, y = dual.array(a), dual.array(b)
         share = self.better(x, y) + 0.5 * (x == y)
         share = share.astype(dual.array(grad).dtype)
-        return (grad * share, grad * (1 - share))
+        left, right = self.edges
+        return (
+            None if left is None else grad * share,
+            None if right is None else grad * (1 - share),
+        )
 
 
 class MaximumBackward0(_ExtremumNode):
@@ -78,7 +89,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     test = as_operand(condition, "condition")._array
     if test.dtype.kind != "b":
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got {test.dtype}")
-    if isinstance(input, Tensor):
+    if (
+        input.__class__ is Tensor
+        and other.__class__ is Tensor
+        and input._array.dtype is other._array.dtype
+    ):
+        a, b = input, other
+    elif isinstance(input, Tensor):
         a, b = common_tensors(input, other, "other")
     elif isinstance(other, Tensor):
         b, a = common_tensors(other, input, "input")
@@ -88,11 +105,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         out = np.where(test, a._array, b._array)
     except ValueError as error:
         raise RuntimeError(f"where(): {error}") from None
-    if not wanted(a, b):
-        return wrap(out)
-    return wrap(
-        out, WhereBackward0(stretched_edges(out.shape, a, b), (test,), (condition._version,))
-    )
+    return recorded_pair(out, WhereBackward0, a, b, (test,), (condition._version,))
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -112,13 +125,13 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _extremum(ufunc: Any, node_class: type[Node], input: Tensor, other: Tensor) -> Tensor:
-    a, b = common_tensors(input, as_operand(other, "other"), "other")
-    refuse_complex(a._array, ufunc.__name__)
+    a, b = input, as_operand(other, "other")
+    if a._array.dtype is not b._array.dtype or a._array.dtype.kind == "c":
+        a, b = common_tensors(a, b, "other")
+        refuse_complex(a._array, ufunc.__name__)
     out = applied(ufunc, a._array, b._array)
-    if not wanted(a, b):
-        return wrap(out)
-    versions = (a._version, b._version)
-    return wrap(out, node_class(stretched_edges(out.shape, a, b), (a._array, b._array), versions))
+    saved = (a._array, b._array)
+    return recorded_pair(out, node_class, a, b, saved, (a._version, b._version))
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -148,17 +161,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     x = input._array
     refuse_complex(x, "clamp")
     # Two functions of two operands: NumPy's own clip takes several times as long on small arrays.
-    out = x if min is None else np.maximum(x, min)
+    out: Any = x if min is None else np.maximum(x, min)
     if max is not None:
         out = np.minimum(out, max)
-    if not wanted(input):
-        return wrap(out)
-    inside: Any = True
-    if min is not None:
-        inside = x >= min
-    if max is not None:
-        inside = inside & (x <= max)
-    return wrap(out, ClampBackward0((edge_of(input),), (inside,)))
+    return recorded(out, ClampBackward0, input, (x, min, max), input._version)
 
 
 def _bound(input: Tensor, given: Any, what: str) -> Tensor:

@@ -8,10 +8,10 @@ import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
-from tensorplay.ops.aliasing import view
-from tensorplay.ops.recording import edge_of, wanted
+from tensorplay.ops.aliasing import viewed
+from tensorplay.ops.recording import recorded
 from tensorplay.ops.reduction import axis_of
-from tensorplay.tensor import Tensor, wrap
+from tensorplay.tensor import Tensor
 
 Shape = tuple[int, ...]
 
@@ -41,7 +41,10 @@ class PermuteBackward0(Node):
     __slots__ = ()
 
     def rule(self, grad: Any, axes: Shape) -> tuple[Any, ...]:
-        return (dual.permuted(grad, tuple(np.argsort(axes).tolist())),)
+        back = [0] * len(axes)
+        for place, axis in enumerate(axes):
+            back[axis] = place
+        return (dual.permuted(grad, tuple(back)),)
 
 
 class ExpandBackward0(Node):
@@ -66,21 +69,31 @@ class CloneBackward0(Node):
         return (grad,)
 
 
-def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as one sequence or as separate numbers."""
+def sizes(given: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """A shape given as one sequence, as separate numbers, or by the argument's name."""
+    if named is not None:
+        if given:
+            raise TypeError(f"sizes are given twice: {given}, and {named} by name")
+        given = (named,)
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
+    for size in given:
+        if size.__class__ is not int:
+            break
+    else:
+        return given
     try:
         return tuple([size.__index__() for size in given])
     except AttributeError:
         raise TypeError(f"sizes must be integers, not {given!r}") from None
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes_of_it: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where possible.
 
     Args:
-        shape: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        sizes_of_it: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        shape: The same, by name.
 
     Raises:
         RuntimeError: The number of elements would change.
@@ -91,13 +104,12 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
             [2, 3]])
     """
     x = input._array
-    new = sizes(shape)
+    new = sizes(sizes_of_it, shape)
     try:
         out = x.reshape(new)
     except ValueError:
         raise RuntimeError(f"shape '{list(new)}' is invalid for input of size {x.size}") from None
-    node = ViewBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
-    return view(input, out, node, lambda base: reshape(base, new))
+    return viewed(input, out, ViewBackward0, (x.shape,), lambda base: reshape(base, new))
 
 
 def view_as_shape(input: Tensor, *shape: Any) -> Tensor:
@@ -139,14 +151,23 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     dim0, dim1 = axis_of(dim0, x.ndim), axis_of(dim1, x.ndim)
     if not x.ndim:
         return reversed_axes(input)
-    node = TransposeBackward0((edge_of(input),), (dim0, dim1)) if wanted(input) else None
-    return view(input, x.swapaxes(dim0, dim1), node, lambda base: transpose(base, dim0, dim1))
+    return viewed(
+        input,
+        x.swapaxes(dim0, dim1),
+        TransposeBackward0,
+        (dim0, dim1),
+        lambda base: transpose(base, dim0, dim1),
+    )
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """A view with two dimensions exchanged."""
+    return transpose(input, axis0, axis1)
 
 
 def reversed_axes(input: Tensor) -> Tensor:
     """A view with the dimensions in reverse order."""
-    node = TBackward0((edge_of(input),)) if wanted(input) else None
-    return view(input, input._array.T, node, reversed_axes)
+    return viewed(input, input._array.T, TBackward0, (), reversed_axes)
 
 
 def t(input: Tensor) -> Tensor:
@@ -168,35 +189,38 @@ def matrix_transpose(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in the given order."""
     x = input._array
-    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(dims)])
+    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(order, dims)])
     if len(axes) != x.ndim or len(set(axes)) != x.ndim:
         raise RuntimeError(f"permute(): {axes} is not an order of {x.ndim} dimensions")
-    node = PermuteBackward0((edge_of(input),), (axes,)) if wanted(input) else None
-    return view(input, x.transpose(axes), node, lambda base: permute(base, axes))
+    return viewed(
+        input, x.transpose(axes), PermuteBackward0, (axes,), lambda base: permute(base, axes)
+    )
 
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """A view without the dimensions of size 1: all of them, or those in `dim`."""
     x = input._array
     if dim is None:
-        axes = list(range(x.ndim))
+        axes: Any = range(x.ndim)
     else:
         axes = [axis_of(one, x.ndim) for one in (dim if isinstance(dim, (tuple, list)) else [dim])]
     shape = tuple([size for i, size in enumerate(x.shape) if size != 1 or i not in axes])
-    node = SqueezeBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
-    return view(input, x.reshape(shape), node, lambda base: squeeze(base, dim))
+    return viewed(
+        input, x.reshape(shape), SqueezeBackward0, (x.shape,), lambda base: squeeze(base, dim)
+    )
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A view with a new dimension of size 1 at `dim`."""
     x = input._array
     axis = axis_of(dim, x.ndim + 1)
-    node = UnsqueezeBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
     shape = (*x.shape[:axis], 1, *x.shape[axis:])
-    return view(input, x.reshape(shape), node, lambda base: unsqueeze(base, dim))
+    return viewed(
+        input, x.reshape(shape), UnsqueezeBackward0, (x.shape,), lambda base: unsqueeze(base, dim)
+    )
 
 
 def expand(input: Tensor, *shape: Any) -> Tensor:
@@ -224,19 +248,16 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
         raise RuntimeError(
             f"The expanded size of the tensor {new} must match the existing size {x.shape}"
         ) from None
-    node = ExpandBackward0((edge_of(input),), (x.shape,)) if wanted(input) else None
-    return view(input, out, node, lambda base: broadcast_to(base, new))
+    return viewed(input, out, ExpandBackward0, (x.shape,), lambda base: broadcast_to(base, new))
 
 
 def clone(input: Tensor) -> Tensor:
     """A copy, through which gradients flow."""
-    node = CloneBackward0((edge_of(input),)) if wanted(input) else None
-    return wrap(input._array.copy(order="K"), node)
+    return recorded(input._array.copy(order="K"), CloneBackward0, input)
 
 
 def contiguous(input: Tensor) -> Tensor:
     """The tensor itself if its elements lie in row order in memory, else a copy that does."""
     if input._array.flags.c_contiguous:
         return input
-    node = CloneBackward0((edge_of(input),)) if wanted(input) else None
-    return wrap(input._array.copy(), node)
+    return recorded(input._array.copy(), CloneBackward0, input)

@@ -9,7 +9,14 @@ import numpy as np
 from tensorplay import dtypes
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
-from tensorplay.ops.recording import cast, edge_of, floating, refuse_complex, wanted
+from tensorplay.ops.recording import (
+    cast,
+    edge_of,
+    floating,
+    recorded,
+    refuse_complex,
+    wanted,
+)
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, kept_shape
 from tensorplay.tensor import Tensor, wrap
 
@@ -81,24 +88,25 @@ def _normalised(
 ) -> Tensor:
     input = floating(input) if dtype is None else cast(input, dtypes.as_dtype(dtype))
     x = input._array
-    refuse_complex(x, "softmax")
+    if x.dtype.kind == "c":
+        refuse_complex(x, "softmax")
     axis = axis_of(dim, x.ndim)
-    out = wrap(function(np.atleast_1d(x), axis).reshape(x.shape))
-    if wanted(input):
-        saved = (out._array, (axis,) if x.ndim else ())
-        out._node = node_class((edge_of(input),), saved, (out._version,))
-        out._requires_grad = True
+    array = function(x, axis) if x.ndim else function(x.reshape(1), 0).reshape(())
+    out = recorded(array, node_class, input, (array, (axis,) if x.ndim else ()))
+    if out._node is not None:
+        out._node.versions = (out._version,)
     return out
 
 
 def _softmax(x: Any, axis: int) -> Any:
-    out = np.exp(x - _max(x, axis=axis, keepdims=True))
-    out /= dual.add_up(out, axis=axis, keepdims=True)
+    out = np.subtract(x, _max(x, axis, None, None, True))
+    np.exp(out, out)
+    out /= dual.add_up(out, axis, None, None, True)
     return out
 
 
 def log_softmax_array(x: Any, axis: int) -> Any:
     """The logarithm of the softmax of an array."""
-    out = x - _max(x, axis=axis, keepdims=True)
-    out -= np.log(dual.add_up(np.exp(out), axis=axis, keepdims=True))
+    out = x - _max(x, axis, None, None, True)
+    out -= np.log(dual.add_up(np.exp(out), axis, None, None, True))
     return out
