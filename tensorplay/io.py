@@ -65,9 +65,11 @@ def save(obj: Any, f: PathLike | IO[bytes]) -> None:
             file or the whole new one, at any time.
 
     What is loaded consists of plain tensors, dictionaries, lists and tuples: whether a tensor
-    required grad, or was a parameter, is not kept.
+    required grad, or was a parameter, is not kept, and an `OrderedDict` or other kind of dictionary
+    comes back as a ``dict`` (in its order), a named tuple as a tuple.
 
     Raises:
+        ValueError: A container in `obj` contains itself, or containers are nested too deeply.
         TypeError: Something in `obj` cannot be saved; the message says what and where.
 
     >>> import tensorplay as tp
@@ -79,8 +81,11 @@ def save(obj: Any, f: PathLike | IO[bytes]) -> None:
     {'step': 3, 'w': tensor([1., 1.])}
     """
     arrays: dict[str, Array] = {}
-    build = _taken_apart(obj, "", arrays)
-    header, chunks = _encoded(arrays, build)
+    try:
+        build = _taken_apart(obj, "", arrays, ())
+        header, chunks = _encoded(arrays, build)
+    except RecursionError:
+        raise ValueError("cannot save this: its containers are nested too deeply") from None
     if isinstance(f, (str, os.PathLike)):
         _replace_file(Path(f), header, chunks)
     else:
@@ -110,12 +115,12 @@ def load(f: PathLike | IO[bytes], *, mmap: bool = False) -> Any:
     return _decoded(np.frombuffer(bytearray(f.read()), np.uint8), "the file")
 
 
-def _taken_apart(obj: Any, path: str, arrays: dict[str, Array]) -> Any:
+def _taken_apart(obj: Any, path: str, arrays: dict[str, Array], around: tuple[int, ...]) -> Any:
     """How `obj` is built, as JSON, with its tensors put into `arrays` under their paths.
 
     A tensor is ``{"t": name}``, a dictionary ``{"d": [[key, value], ...]}``, a list
     ``{"l": [...]}``, a tuple ``{"u": [...]}``, a number that JSON does not have ``{"f": text}``;
-    what is left stands for itself.
+    what is left stands for itself.  `around` are the identities of what `obj` is contained in.
     """
     if isinstance(obj, np.generic):
         obj = obj.item()
@@ -133,6 +138,9 @@ def _taken_apart(obj: Any, path: str, arrays: dict[str, Array]) -> Any:
         return obj
     if isinstance(obj, float):
         return obj if math.isfinite(obj) else {"f": repr(float(obj))}
+    if id(obj) in around:
+        raise ValueError(f"cannot save {_where(path)}: it is contained in itself")
+    around = (*around, id(obj))
     if isinstance(obj, Mapping):
         pairs = []
         for key, value in obj.items():
@@ -141,11 +149,12 @@ def _taken_apart(obj: Any, path: str, arrays: dict[str, Array]) -> Any:
                     f"cannot save {_where(path)}: its key {key!r} is neither a string nor a whole "
                     "number"
                 )
-            pairs.append([key, _taken_apart(value, f"{path}.{key}" if path else str(key), arrays)])
+            inner = f"{path}.{key}" if path else str(key)
+            pairs.append([key, _taken_apart(value, inner, arrays, around)])
         return {"d": pairs}
     if type(obj) in (list, tuple) or (isinstance(obj, tuple) and hasattr(obj, "_fields")):
         parts = [
-            _taken_apart(part, f"{path}.{i}" if path else str(i), arrays)
+            _taken_apart(part, f"{path}.{i}" if path else str(i), arrays, around)
             for i, part in enumerate(obj)
         ]
         return {"l" if isinstance(obj, list) else "u": parts}
@@ -243,13 +252,25 @@ def _decoded(content: Array, source: str) -> Any:
         body = content[8 + length :]
         pairs = json.loads(metadata.get("complex", "[]")) if _BUILD in metadata else []
         arrays = {name: _array_in(body, entry, name) for name, entry in entries.items()}
+        _check_extents([tuple(entry["data_offsets"]) for entry in entries.values()], len(body))
         for name in pairs:
             arrays[name] = arrays[name].view(np.complex128)[..., 0]
         if _BUILD not in metadata:
             return {name: wrap(array) for name, array in arrays.items()}
         return _put_together(json.loads(metadata[_BUILD]), arrays)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise ValueError(f"{source} is no safetensors file, or damaged: {error}") from error
+
+
+def _check_extents(extents: list[tuple[int, int]], size: int) -> None:
+    """Raise unless these lie side by side and fill the file, as the format has it."""
+    end = 0
+    for start, stop in sorted(extents):
+        if start != end:
+            raise ValueError("its tensors do not lie side by side")
+        end = stop
+    if end != size:
+        raise ValueError(f"there are {size - end} bytes behind the last tensor")
 
 
 def _array_in(body: Array, entry: dict[str, Any], name: str) -> Array:

@@ -16,6 +16,8 @@ from tensorplay.tensor import Tensor
 class Generator:
     """A source of random numbers: `numpy.random.Generator`, safe for use by several threads.
 
+    It can be copied, pickled and sent to other workers: the copy draws what this one draws next.
+
     >>> import tensorplay as tp
     >>> a = tp.randn(2, generator=tp.Generator().manual_seed(1))
     >>> b = tp.randn(2, generator=tp.Generator().manual_seed(1))
@@ -28,6 +30,15 @@ class Generator:
         # Made when first needed: NumPy's random module takes a while to import.
         self._source: np.random.Generator | None = None
         self._seed: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies, here or on another worker, go on from where this one stands, each by itself.
+        return {"state": self.get_state(), "seed": self._seed}
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self.set_state(held["state"])
+        self._seed = held["seed"]
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the sequence that belongs to `seed`; returns the generator itself."""

@@ -49,6 +49,8 @@ class Tensor(Surface):
     special: ClassVar[bool] = True
     stretched: ClassVar[bool] = False
     edges: ClassVar[tuple[()]] = ()
+    # Whether `copy.deepcopy` takes the gradient along; not of parameters, as in PyTorch.
+    _copies_grad: ClassVar[bool] = True
 
     _array: np.ndarray[Any, Any]
     _node: Node | None
@@ -175,7 +177,8 @@ class Tensor(Surface):
             )
         copied = rebuild(type(self), self._array.copy(order="K"), self._requires_grad)
         memo[id(self)] = copied
-        copied._grad = copy.deepcopy(self._grad, memo)
+        if self._copies_grad:
+            copied._grad = copy.deepcopy(self._grad, memo)
         if hasattr(self, "__dict__"):
             copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return copied

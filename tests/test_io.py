@@ -130,6 +130,33 @@ def test_what_cannot_be_saved_is_refused_and_the_old_file_kept(obj, error, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
+def test_what_contains_itself_is_refused(tmp_path):
+    tp.save(1, tmp_path / "x")
+    around: dict = {"w": tp.ones(1)}
+    around["a"] = [around]
+    with pytest.raises(ValueError, match=r"the value at 'a\.0': it is contained in itself"):
+        tp.save(around, tmp_path / "x")
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        tp.save(deep, tmp_path / "x")
+    assert tp.load(tmp_path / "x") == 1
+    # The same thing in two places is none of this.
+    shared = [tp.ones(1)]
+    tp.save([shared, shared], tmp_path / "x")
+    assert same(tp.load(tmp_path / "x"), [shared, shared])
+
+
+def test_bytes_behind_a_saved_file_are_refused(tmp_path):
+    path = tmp_path / "x"
+    tp.save({"w": tp.ones(3)}, path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    for mmap in (False, True):
+        with pytest.raises(ValueError, match="damaged: there are 1 bytes behind"):
+            tp.load(path, mmap=mmap)
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     tp.save(1, tmp_path / "x")
 
@@ -165,6 +192,11 @@ BROKEN = {
     "negative": frame({"a": entry(shape=(-1,), offsets=(4, 0))}, b"1234"),
     "no offsets": frame({"a": {"dtype": "F32", "shape": [1]}}, b"1234"),
     "missing tensor": frame({"__metadata__": {"tensorplay": '{"t":"b"}'}}),
+    "bytes behind": frame({"a": entry()}, b"12345678"),
+    "bytes behind nothing": frame({}, b"1234"),
+    "a hole": frame({"a": entry(), "b": entry(offsets=(8, 12))}, b"1" * 12),
+    "an overlap": frame({"a": entry(), "b": entry()}, b"1234"),
+    "nested without end": frame(b"[" * 100_000),
     "unknown build": frame({"__metadata__": {"tensorplay": '{"x":"b"}'}}),
 }
 

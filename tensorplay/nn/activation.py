@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorplay.nn import functional
+from tensorplay.nn.arguments import check_integers, check_numbers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import full
@@ -50,6 +51,7 @@ class LeakyReLU(_InPlace):
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(inplace)
+        check_numbers(negative_slope=negative_slope)
         self.negative_slope = negative_slope
 
     def _apply(self, input: Tensor) -> Tensor:
@@ -64,6 +66,7 @@ class ELU(_InPlace):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
+        check_numbers(alpha=alpha)
         self.alpha = alpha
 
     def _apply(self, input: Tensor) -> Tensor:
@@ -120,6 +123,7 @@ class Hardtanh(_InPlace):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
+        check_numbers(min_val=min_val, max_val=max_val)
         if min_val > max_val:
             raise ValueError("min_val cannot be greater than max_val")
         self.min_val = min_val
@@ -177,6 +181,7 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
+        check_numbers(beta=beta, threshold=threshold)
         self.beta = beta
         self.threshold = threshold
 
@@ -220,6 +225,7 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
+        check_integers(num_parameters=num_parameters)
         self.num_parameters = num_parameters
         self.init = init
         self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype, device=device))

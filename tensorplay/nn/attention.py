@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers, check_numbers
 from tensorplay.nn.layers import Linear
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
@@ -54,6 +55,13 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_integers(
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            kdim=embed_dim if kdim is None else kdim,
+            vdim=embed_dim if vdim is None else vdim,
+        )
+        check_numbers(dropout=dropout)
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
                 "embed_dim and num_heads must be greater than 0, got "

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.convolution import paddings
@@ -43,6 +44,7 @@ class _Convolution(Module):
         dtype: Any,
     ) -> None:
         super().__init__()
+        check_integers(in_channels=in_channels, out_channels=out_channels, groups=groups)
         if groups < 1:
             raise ValueError("groups must be a positive integer")
         if in_channels % groups:

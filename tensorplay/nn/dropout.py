@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorplay.nn import functional
+from tensorplay.nn.arguments import check_numbers
 from tensorplay.nn.module import Module
 from tensorplay.tensor import Tensor
 
@@ -12,6 +13,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
+        check_numbers(p=p)
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p

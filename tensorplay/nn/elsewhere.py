@@ -39,20 +39,18 @@ def collect(module: Module, prefix: str) -> dict[str, Any]:
     return found
 
 
-def load(
-    module: Module, values: Mapping[str, Any], strict: bool
-) -> tuple[Mapping[str, Any], list[str], list[str]]:
-    """Load what belongs elsewhere.
+def divided(
+    module: Module, values: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[tuple[str, Module, dict[str, Any]]]]:
+    """A state, divided among the processes.
 
     Returns:
-        What is left for this process, and names missing and unexpected elsewhere.
+        What is for this process; and paths of the modules elsewhere, themselves, and what is for
+        each, under its own names.
     """
-    missing: list[str] = []
-    unexpected: list[str] = []
+    apart = []
     for path, one in _with_paths(module):
         own = {name[len(path) :]: value for name, value in values.items() if name.startswith(path)}
         values = {name: value for name, value in values.items() if not name.startswith(path)}
-        keys = one.load_state_dict(own, strict)
-        missing += [path + name for name in keys.missing_keys]
-        unexpected += [path + name for name in keys.unexpected_keys]
-    return values, missing, unexpected
+        apart.append((path, one, own))
+    return values, apart

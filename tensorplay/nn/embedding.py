@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import empty
@@ -30,9 +31,11 @@ class _Table(Module):
         device: Any,
         dtype: Any,
     ) -> None:
+        check_integers(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         if padding_idx is not None:
+            check_integers(padding_idx=padding_idx)
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError("Padding_idx must be within num_embeddings")
             padding_idx %= num_embeddings

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import empty
@@ -43,6 +44,7 @@ class Linear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_integers(in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in_features, dtype=dtype, device=device))
@@ -87,6 +89,7 @@ class Flatten(Module):
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
+        check_integers(start_dim=start_dim, end_dim=end_dim)
         self.start_dim = start_dim
         self.end_dim = end_dim
 
@@ -112,6 +115,7 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
+        check_integers(dim=dim)
         self.dim = dim
         self.unflattened_size = sizes((unflattened_size,))
 
@@ -139,6 +143,8 @@ class ZeroPad2d(Module):
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
+        if not isinstance(padding, (tuple, list)):
+            check_integers(padding=padding)
         self.padding = sizes((padding,)) if isinstance(padding, (tuple, list)) else (padding,) * 4
         if len(self.padding) != 4:
             raise ValueError(f"padding must be one number or four, not {padding!r}")

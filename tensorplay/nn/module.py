@@ -183,28 +183,31 @@ class Module:
                 raise AttributeError("cannot assign before Module.__init__() call")
             super().__setattr__(name, value)
         elif isinstance(value, Parameter):
-            self._forget(name)
-            registered[name] = value
-        elif isinstance(value, Module):
-            self._forget(name)
-            self._modules[name] = value
+            self._put(registered, name, value)
         elif name in registered:
             if value is not None:
-                raise TypeError(
-                    f"cannot assign '{type(value).__name__}' as parameter '{name}' "
-                    "(tensorplay.nn.Parameter or None expected)"
-                )
+                raise _cannot_assign(value, "parameter", name, "tensorplay.nn.Parameter")
             registered[name] = None
-        elif name in self._modules and value is None:
+        elif isinstance(value, Module):
+            self._put(self._modules, name, value)
+        elif name in self._modules:
+            if value is not None:
+                raise _cannot_assign(value, "child module", name, "tensorplay.nn.Module")
             self._modules[name] = None
-        elif name in self._buffers and (value is None or isinstance(value, Tensor)):
+        elif name in self._buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise _cannot_assign(value, "buffer", name, "tensorplay.Tensor")
             self._buffers[name] = value
         else:
             super().__setattr__(name, value)
 
-    def _forget(self, name: str) -> None:
-        for place in (self.__dict__, self._parameters, self._buffers, self._modules):
-            place.pop(name, None)
+    def _put(self, place: dict[str, Any], name: str, value: Any) -> None:
+        """Set a member, where it was if there was one; nothing else keeps its name."""
+        for other in (self.__dict__, self._parameters, self._buffers, self._modules):
+            if other is not place:
+                other.pop(name, None)
+        self._not_saved.discard(name)
+        place[name] = value
 
     def __getattr__(self, name: str) -> Any:
         # Called only for what is no ordinary attribute.
@@ -218,6 +221,7 @@ class Module:
         for place in (self._parameters, self._buffers, self._modules):
             if name in place:
                 del place[name]
+                self._not_saved.discard(name)
                 return
         super().__delattr__(name)
 
@@ -241,7 +245,9 @@ class Module:
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}'")
         state.check_name(self, name, self._buffers)
         self._buffers[name] = tensor
-        if not persistent:
+        if persistent:
+            self._not_saved.discard(name)
+        else:
             self._not_saved.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -423,13 +429,16 @@ class Module:
             ``(missing_keys, unexpected_keys)``.
 
         Raises:
-            RuntimeError: A shape differs, or, if `strict`, the names do.
+            RuntimeError: A shape differs, or, if `strict`, the names do: all that is wrong in one
+                error, and nothing has been loaded.
         """
-        here, missing, unexpected = elsewhere.load(self, state_dict, strict)
-        keys = state.load(self, here, strict, assign)
-        return state.IncompatibleKeys(
-            keys.missing_keys + missing, keys.unexpected_keys + unexpected
-        )
+        misfits = self._misfits(state.shapes_of(state_dict))
+        misfits.refuse(self, strict)
+        state.load(self, state_dict, assign)
+        return state.IncompatibleKeys(misfits.missing, misfits.unexpected)
+
+    def _misfits(self, shapes: Mapping[str, state.Shape]) -> state.Misfits:
+        return state.misfits(self, shapes)
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set training mode here and in all modules within; returns the module."""
@@ -515,3 +524,9 @@ class Module:
             return f"{type(self).__name__}({extra})"
         body = "\n  ".join(itertools.chain(lines, children))
         return f"{type(self).__name__}(\n  {body}\n)"
+
+
+def _cannot_assign(value: Any, what: str, name: str, expected: str) -> TypeError:
+    return TypeError(
+        f"cannot assign '{type(value).__name__}' as {what} '{name}' ({expected} or None expected)"
+    )

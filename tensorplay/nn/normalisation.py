@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers, check_numbers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import ones, zeros
@@ -58,6 +59,8 @@ class _Tracking(_Affine):
         bias: bool,
     ) -> None:
         super().__init__()
+        check_integers(num_features=num_features)
+        check_numbers(eps=eps, **({} if momentum is None else {"momentum": momentum}))
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
@@ -248,6 +251,9 @@ class LayerNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        if not isinstance(normalized_shape, (tuple, list)):
+            check_integers(normalized_shape=normalized_shape)
+        check_numbers(eps=eps)
         self.normalized_shape = sizes((normalized_shape,))
         self.eps = eps
         self.elementwise_affine = elementwise_affine
@@ -291,6 +297,8 @@ class GroupNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_integers(num_groups=num_groups, num_channels=num_channels)
+        check_numbers(eps=eps)
         if num_groups < 1 or num_channels % num_groups:
             raise ValueError(
                 f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"

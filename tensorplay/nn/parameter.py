@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tensorplay.tensor import Tensor, rebuild
 
@@ -14,10 +14,14 @@ class Parameter(Tensor):
         data: The values; the parameter shares their memory.
         requires_grad: Whether gradients are wanted.
 
+    A copy (`copy.deepcopy`, of the modules that it is in as well) has no ``.grad``.
+
     >>> import tensorplay as tp
     >>> tp.nn.Parameter(tp.zeros(2)).requires_grad
     True
     """
+
+    _copies_grad: ClassVar[bool] = False
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tensorplay.nn import functional, init
+from tensorplay.nn.arguments import check_integers, check_numbers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.nn.utils.rnn import PackedSequence
@@ -60,6 +61,8 @@ class RNNBase(Module):
         super().__init__()
         if mode not in _GATES:
             raise ValueError(f"Unrecognized RNN mode: {mode}")
+        check_integers(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        check_numbers(dropout=dropout)
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")
         if num_layers <= 0:

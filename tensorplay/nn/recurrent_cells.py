@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tensorplay.nn import init
+from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.nn.recurrent import Weights
@@ -40,6 +41,7 @@ class RNNCellBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_integers(input_size=input_size, hidden_size=hidden_size)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias

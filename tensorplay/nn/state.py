@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tensorplay.nn.module import Module
 
 
+Shape = tuple[int, ...]
+
+
 class IncompatibleKeys(NamedTuple):
     """Names that a loaded state lacked, and names that it had too many."""
 
@@ -88,40 +91,96 @@ def collect(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
     return found
 
 
-def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) -> IncompatibleKeys:
-    """What `Module.load_state_dict` does."""
+class Misfits(NamedTuple):
+    """How a state does not fit a module.
+
+    Attributes:
+        missing: Names that it lacks.
+        unexpected: Names that it has too many.
+        sizes: Names, with the shape in the state and that in the module, where these differ.
+    """
+
+    missing: list[str]
+    unexpected: list[str]
+    sizes: list[tuple[str, Shape, Shape]]
+
+    def under(self, path: str) -> Misfits:
+        """The same with a prefix to all names."""
+        return Misfits(
+            [path + name for name in self.missing],
+            [path + name for name in self.unexpected],
+            [(path + name, given, own) for name, given, own in self.sizes],
+        )
+
+    def refuse(self, module: Module, strict: bool) -> None:
+        """Raise if there are any that count: all in one error."""
+        problems = []
+        for what, wrong in (("Missing", self.missing), ("Unexpected", self.unexpected)):
+            if strict and wrong:
+                names = ", ".join([f'"{name}"' for name in wrong])
+                problems.append(f"{what} key(s) in state_dict: {names}.")
+        problems += [
+            f"size mismatch for {name}: copying a param with shape {given} from checkpoint, the "
+            f"shape in current model is {own}."
+            for name, given, own in self.sizes
+        ]
+        if problems:
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(module).__name__}:\n\t"
+                + "\n\t".join(problems)
+            )
+
+
+def shapes_of(values: Mapping[str, Any]) -> dict[str, Shape]:
+    """The shapes in a state, which are all that `misfits` needs to know of its values."""
     if not isinstance(values, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(values)}.")
+    return {
+        name: tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+        for name, value in values.items()
+    }
+
+
+def misfits(module: Module, shapes: Mapping[str, Shape]) -> Misfits:
+    """How a state with these shapes does not fit a module and all within it, here or elsewhere."""
+    here, apart = elsewhere.divided(module, shapes)
     own = members(module)
     extra = _with_extra_state(module)
-    missing = [name for name in (*own, *extra) if name not in values]
-    unexpected = [name for name in values if name not in own and name not in extra]
-    problems = []
-    for what, wrong in (("Missing", missing), ("Unexpected", unexpected)):
-        if strict and wrong:
-            names = ", ".join([f'"{name}"' for name in wrong])
-            problems.append(f"{what} key(s) in state_dict: {names}.")
-    arrays = {name: _array_of(values[name]) for name in own if name in values}
-    problems += [
-        f"size mismatch for {name}: copying a param with shape {array.shape} from checkpoint, the "
-        f"shape in current model is {own[name]._array.shape}."
-        for name, array in arrays.items()
-        if array.shape != own[name]._array.shape
-    ]
-    if problems:
-        raise RuntimeError(
-            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t"
-            + "\n\t".join(problems)
+    found = Misfits(
+        [name for name in (*own, *extra) if name not in here],
+        [name for name in here if name not in own and name not in extra],
+        [
+            (name, here[name], tensor._array.shape)
+            for name, tensor in own.items()
+            if name in here and here[name] != tensor._array.shape
+        ],
+    )
+    for path, one, part in apart:
+        there = one._misfits(part).under(path)
+        found = Misfits(
+            found.missing + there.missing,
+            found.unexpected + there.unexpected,
+            found.sizes + there.sizes,
         )
-    for name, array in arrays.items():
+    return found
+
+
+def load(module: Module, values: Mapping[str, Any], assign: bool) -> None:
+    """Load a state that fits, but for names."""
+    here, apart = elsewhere.divided(module, values)
+    for _, one, part in apart:
+        one.load_state_dict(part, False, assign)
+    for name, tensor in members(module).items():
+        if name not in here:
+            continue
+        array = _array_of(here[name])
         if assign:
-            own[name].data = wrap(dtypes.normalised(array))
+            tensor.data = wrap(dtypes.normalised(array))
         else:
-            replace_values(own[name], array)
-    for name, one in extra.items():
-        if name in values:
-            one.set_extra_state(values[name])
-    return IncompatibleKeys(missing, unexpected)
+            replace_values(tensor, array)
+    for name, one in _with_extra_state(module).items():
+        if name in here:
+            one.set_extra_state(here[name])
 
 
 def _array_of(value: Any) -> np.ndarray[Any, Any]:

@@ -21,7 +21,10 @@ def _counts(output_size: Any, size: Pair, name: str) -> Pair:
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
     if len(given) != 2:
         raise RuntimeError(f"{name}(): output_size must be one number or two, not {output_size!r}")
-    counts = [have if one is None else one.__index__() for one, have in zip(given, size)]  # noqa: B905
+    try:
+        counts = [have if one is None else one.__index__() for one, have in zip(given, size)]  # noqa: B905
+    except AttributeError:
+        raise TypeError(f"output_size must be integers or None, not {given!r}") from None
     if min(counts) < 1 or min(size) < 1:
         raise RuntimeError(
             f"{name}(): the sizes must be positive: the image's is {size}, output_size {counts}"

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.linalg import norm
-from tensorplay.ops.recording import as_operand, edge_of, wanted
+from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
 from tensorplay.ops.reduction import sum as sum_of
 from tensorplay.ops.selection import clamp
 from tensorplay.ops.shape import reshape, sizes
@@ -175,11 +176,28 @@ def _check(name: str, input: Tensor, shape: tuple[int, ...], **factors: Tensor |
                 f"{name}(): expected {what} of shape {list(shape)} for an input of shape "
                 f"{list(x.shape)}, not {list(factor._array.shape)}"
             )
-        if factor._array.dtype != x.dtype:
+        if factor._array.dtype != x.dtype and not _is_half_in_single(x.dtype, factor._array.dtype):
             raise RuntimeError(
                 f"{name}(): expected {what} of the input's type {x.dtype}, not "
                 f"{factor._array.dtype}"
             )
+
+
+def _is_half_in_single(own: Any, factor: Any) -> bool:
+    """Whether a factor is of the type in which an input of half precision is worked on."""
+    return bool(own == dtypes.float16 and factor == dtypes.float32)
+
+
+def _in_single(input: Tensor, *factors: Tensor | None) -> Any:
+    """The tensors; of an input of half precision as float32, since sums soon pass its range."""
+    if input._array.dtype != dtypes.float16:
+        return input, *factors
+    return [None if one is None else cast(one, dtypes.float32) for one in (input, *factors)]
+
+
+def _back(out: Tensor, input: Tensor) -> Tensor:
+    """What was computed so, in the input's type."""
+    return cast(out, dtypes.float16) if input._array.dtype == dtypes.float16 else out
 
 
 def _channels(name: str, input: Tensor) -> int:
@@ -241,23 +259,24 @@ def batch_norm(
             raise RuntimeError(
                 "Expected running_mean and running_var to be defined when training=False"
             )
-        scale = wrap(1 / np.sqrt(running_var._array + eps))
+        x, mean, var, weight, bias = _in_single(input, running_mean, running_var, weight, bias)
+        scale = wrap(1 / np.sqrt(var._array + eps))
         scale = scale if weight is None else weight * scale
-        shift = -(wrap(running_mean._array) * scale)
+        shift = -(wrap(mean._array) * scale)
         shift = shift if bias is None else bias + shift
-        result: Tensor = input * reshape(scale, spread) + reshape(shift, spread)
-        return result
+        return _back(x * reshape(scale, spread) + reshape(shift, spread), input)
     count = input._array.size // max(1, channels)
     if count == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
     layout = _layout((0, *range(2, len(shape))), own, spread)
-    out, mean, variance = _normalise(NativeBatchNormBackward0, input, weight, bias, layout, eps)
+    x, weight, bias = _in_single(input, weight, bias)
+    out, mean, variance = _normalise(NativeBatchNormBackward0, x, weight, bias, layout, eps)
     if count:
         _track(running_mean, mean.reshape(own), momentum)
         _track(running_var, variance.reshape(own) * (count / (count - 1)), momentum)
-    return out
+    return _back(out, input)
 
 
 def instance_norm(
@@ -295,11 +314,12 @@ def instance_norm(
         )
     axes = tuple(range(2, len(shape)))
     layout = _layout(axes, own, (1, channels) + (1,) * len(axes))
-    out, mean, variance = _normalise(NativeBatchNormBackward0, input, weight, bias, layout, eps)
+    x, weight, bias = _in_single(input, weight, bias)
+    out, mean, variance = _normalise(NativeBatchNormBackward0, x, weight, bias, layout, eps)
     if input._array.size:
         _track(running_mean, mean.mean(0).reshape(own), momentum)
         _track(running_var, variance.mean(0).reshape(own) * (count / (count - 1)), momentum)
-    return out
+    return _back(out, input)
 
 
 def layer_norm(
@@ -336,7 +356,9 @@ def layer_norm(
         )
     _check("layer_norm", input, own, weight=weight, bias=bias)
     layout = _layout(tuple(range(before, len(shape))), own, (1,) * before + own)
-    return _normalise(NativeLayerNormBackward0, input, weight, bias, layout, eps)[0]
+    x, weight, bias = _in_single(input, weight, bias)
+    out = _normalise(NativeLayerNormBackward0, x, weight, bias, layout, eps)[0]
+    return _back(out, input)
 
 
 def group_norm(
@@ -370,9 +392,9 @@ def group_norm(
     grouped = (shape[0], num_groups, channels // num_groups, *shape[2:])
     axes = tuple(range(2, len(grouped)))
     layout = _layout(axes, own, (1, *grouped[1:3]) + (1,) * len(shape[2:]))
-    parts = reshape(input, grouped)
-    out = _normalise(NativeGroupNormBackward0, parts, weight, bias, layout, eps)[0]
-    return reshape(out, shape)
+    x, weight, bias = _in_single(input, weight, bias)
+    out = _normalise(NativeGroupNormBackward0, reshape(x, grouped), weight, bias, layout, eps)[0]
+    return _back(reshape(out, shape), input)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:

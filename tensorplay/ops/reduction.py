@@ -70,7 +70,10 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
 def axis_of(dim: Any, ndim: int) -> int:
     """One axis, counted from the front.  A tensor without dimensions takes 0 and -1."""
     size = ndim or 1
-    axis = dim if dim.__class__ is int else dim.__index__()
+    try:
+        axis = dim if dim.__class__ is int else dim.__index__()
+    except AttributeError:
+        raise TypeError(f"dim must be an integer, not {dim!r}") from None
     if not -size <= axis < size:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], "

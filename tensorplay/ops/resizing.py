@@ -49,7 +49,10 @@ def interpolate(
         raise ValueError(f"interpolate(): expected one number or {dims}, not {given}")
     old = shape[2:]
     if scale_factor is None:
-        new = tuple([one.__index__() for one in given])
+        try:
+            new = tuple([one.__index__() for one in given])
+        except AttributeError:
+            raise TypeError(f"size must be integers, not {given!r}") from None
         steps = [have / goal if goal else 0.0 for have, goal in zip(old, new, strict=True)]
     else:
         new = tuple([math.floor(have * one) for have, one in zip(old, given, strict=True)])

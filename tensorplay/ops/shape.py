@@ -82,7 +82,10 @@ def sizes(given: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
             break
     else:
         return given
-    return tuple([size.__index__() for size in given])
+    try:
+        return tuple([size.__index__() for size in given])
+    except AttributeError:
+        raise TypeError(f"sizes must be integers, not {given!r}") from None
 
 
 def reshape(input: Tensor, *sizes_of_it: Any, shape: Any = None) -> Tensor:

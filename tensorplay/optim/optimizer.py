@@ -83,7 +83,9 @@ class Optimizer:
 
         Raises:
             TypeError: A parameter is not a tensor.
-            ValueError: A parameter is not a leaf, or is in a group already.
+            ValueError: A parameter is not a leaf, or is in another group already.
+
+        Warns if a parameter is in the group twice: it then moves twice in each step.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
@@ -101,7 +103,12 @@ class Optimizer:
                 raise ValueError("can't optimize a non-leaf Tensor")
             if param in known:
                 raise ValueError("some parameters appear in more than one parameter group")
-            known.add(param)
+        if len(set(group["params"])) != len(group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters, which move once "
+                "for each time that they are in it; in future, this will cause an error",
+                stacklevel=3,
+            )
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

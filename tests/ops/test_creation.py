@@ -1,5 +1,7 @@
 """New tensors: from data, filled, and random."""
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -92,6 +94,23 @@ def test_generators_are_independent_and_can_be_rewound():
     assert tp.Generator().seed() != tp.Generator().seed()
     assert tp.Generator().get_state()
     assert isinstance(tp.Generator().initial_seed(), int)
+
+
+@pytest.mark.parametrize("drawn_before", [False, True])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))]
+)
+def test_copies_of_a_generator_go_on_where_it_stands(copied, drawn_before):
+    generator = tp.Generator().manual_seed(3) if drawn_before else tp.Generator()
+    if drawn_before:
+        tp.randn(3, generator=generator)
+    other = copied(generator)
+    assert other.initial_seed() == generator.initial_seed()
+    expected = tp.randn(3, generator=generator)
+    assert tp.equal(tp.randn(3, generator=other), expected)
+    # Each by itself from there.
+    tp.randn(3, generator=other)
+    assert not tp.equal(tp.randn(3, generator=other), tp.randn(3, generator=generator))
 
 
 def test_one_generator_serves_several_threads():

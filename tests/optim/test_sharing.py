@@ -55,6 +55,18 @@ def test_whoever_holds_the_old_values_keeps_them():
     assert w.tolist() == [-2.0, -1.0]
 
 
+def test_what_shares_memory_before_a_step_does_not_follow_it():
+    layer = tp.nn.Linear(2, 1)
+    other = tp.nn.Linear(2, 1)
+    other.weight.data = layer.weight.data
+    assert np.shares_memory(other.weight.detach().numpy(), layer.weight.detach().numpy())
+    before = layer.weight.tolist()
+    held = [layer.weight.view(-1), layer.state_dict()["weight"], other.weight]
+    SGD([layer.weight], lr=1.0).step_with({layer.weight: tp.ones(1, 2)})
+    assert layer.weight.tolist() != before
+    assert [one.tolist() for one in held] == [before[0], before, before]
+
+
 def test_the_array_that_the_user_gave_is_not_written_to():
     array = np.ones(2)
     w = tp.from_numpy(array[:]).requires_grad_()

@@ -190,7 +190,7 @@ def test_parameters_are_checked():
         ([], ValueError, "empty parameter list"),
         ([1.0], TypeError, "can only optimize Tensors"),
         ([x * 2], ValueError, "non-leaf"),
-        ([x, x], ValueError, "more than one"),
+        ([{"params": [x]}, {"params": [x]}], ValueError, "more than one"),
     ]:
         with pytest.raises(error, match=text):
             SGD(params)
@@ -266,3 +266,23 @@ def test_a_network_learns():
     assert net(x).argmax(1).tolist() == y.tolist()
     assert loss.item() < 0.05
     assert not math.isnan(loss.item())
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_a_parameter_twice_in_a_group_moves_twice(kind):
+    w, twice = (tp.ones(2, requires_grad=True) for _ in range(2))
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        optimizer = kind([twice, twice], lr=0.1)
+    w.grad = twice.grad = tp.tensor([1.0, -2.0])
+    optimizer.step()
+    single = kind([w], lr=0.1)
+    single.step()
+    single.step()
+    assert tp.equal(w, twice)
+    state = optimizer.state_dict()
+    assert state["param_groups"][0]["params"] == [1, 1]
+    optimizer.load_state_dict(state)
+    optimizer.step()
+    single.step()
+    single.step()
+    assert tp.equal(w, twice)

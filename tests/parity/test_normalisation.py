@@ -130,3 +130,45 @@ def test_modules(name, args, options, shape):
     ours.eval()
     theirs.eval()
     compare(lambda lib, x: (ours if lib is tp else theirs)(x), x, tolerance=1e-4)
+
+
+def normalised(lib, kind, x, half, training):
+    """The result, its gradients, and running averages, of an input of half precision."""
+    module = {
+        "batch": lambda: lib.nn.BatchNorm1d(4),
+        "batch, plain": lambda: lib.nn.BatchNorm1d(4, affine=False),
+        "layer": lambda: lib.nn.LayerNorm(5),
+        "group": lambda: lib.nn.GroupNorm(2, 4),
+        "instance": lambda: lib.nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+    }[kind]()
+    if half:
+        module.half()
+    module.train(training)
+    given = lib.tensor(x, dtype=lib.float16, requires_grad=True)
+    out = module(given)
+    (out * lib.tensor(x)).sum().backward()
+    assert out.dtype == given.grad.dtype == lib.float16
+    assert all(p.grad.dtype == p.dtype for p in module.parameters())
+    grads = [p.grad for p in module.parameters()]
+    return [np.asarray(t.detach()) for t in (out, given.grad, *grads, *module.buffers())]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("half", [True, False])
+@pytest.mark.parametrize("kind", ["batch", "batch, plain", "layer", "group", "instance"])
+def test_half_precision(kind, half, training):
+    (x,) = drawn(np.float32, (6, 4, 5))
+    pairs = [normalised(lib, kind, x, half, training) for lib in (tp, torch)]
+    for ours, theirs in zip(*pairs, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=2e-2, atol=2e-2)
+
+
+def test_sums_of_halves_stay_in_range():
+    x = np.full((2000, 2), 100.0, np.float32)
+    x[::2] += 1
+    pairs = [
+        np.asarray(lib.nn.BatchNorm1d(2).half()(lib.tensor(x, dtype=lib.float16)).detach())
+        for lib in (tp, torch)
+    ]
+    np.testing.assert_allclose(pairs[0], pairs[1], rtol=1e-2)

@@ -14,7 +14,7 @@ from tensorplay.distributed.rpc.futures import Future
 from tensorplay.distributed.rpc.options import UNSET_RPC_TIMEOUT
 from tensorplay.distributed.rpc.serialization import Packed, register_reducer
 from tensorplay.nn import Module
-from tensorplay.nn.state import IncompatibleKeys
+from tensorplay.nn.state import IncompatibleKeys, Misfits, Shape
 from tensorplay.tensor import Tensor
 
 
@@ -209,6 +209,10 @@ class RemoteModule(Module):
         }
         options = {"strict": strict, "assign": True} if assign else {"strict": strict}
         found: IncompatibleKeys = self._run(served.load, values, options)
+        return found
+
+    def _misfits(self, shapes: Mapping[str, Shape]) -> Misfits:
+        found: Misfits = self._run(served.misfits, shapes)
         return found
 
     def _run(self, function: Callable[..., Any], *args: Any) -> Any:

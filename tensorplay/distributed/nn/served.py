@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorplay.distributed.rpc import RRef
 from tensorplay.nn import Module
+from tensorplay.nn.state import Misfits, Shape
 
 
 def make(module_cls: Callable[..., Module], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -47,6 +48,11 @@ def change(module: Module, name: str, args: Sequence[Any], kwargs: Mapping[str, 
 def state(module: Module, prefix: str) -> dict[str, Any]:
     """Its `state_dict`."""
     return module.state_dict(prefix=prefix)
+
+
+def misfits(module: Module, shapes: Mapping[str, Shape]) -> Misfits:
+    """How a state with these shapes does not fit it."""
+    return module._misfits(shapes)
 
 
 def load(module: Module, state_dict: Mapping[str, Any], options: Mapping[str, Any]) -> Any:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensorplay.optim.lr_scheduler.base import LRScheduler, groups_of, one_for_each
-
-
-class _Phase(NamedTuple):
-    """Until which step it lasts, and names of what it leads from and to."""
-
-    end: float
-    rates: tuple[str, str]
-    momenta: tuple[str, str]
 
 
 class OneCycleLR(LRScheduler):
@@ -67,8 +59,8 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        self._cosine = anneal_strategy == "cos"
-        self._phases = _phases(self.total_steps, pct_start, three_phase)
+        self._anneal_func_type = anneal_strategy
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         self.cycle_momentum = cycle_momentum
         self.use_beta1 = "betas" in optimizer.defaults
         if cycle_momentum and not self.use_beta1 and "momentum" not in optimizer.defaults:
@@ -104,22 +96,23 @@ class OneCycleLR(LRScheduler):
                 f"{self.total_steps}"
             )
         begins = 0.0
-        for phase in self._phases:
-            if step <= phase.end or phase is self._phases[-1]:
+        for phase in self._schedule_phases:
+            end = phase["end_step"]
+            if step <= end or phase is self._schedule_phases[-1]:
                 break
-            begins = phase.end
-        share = (step - begins) / (phase.end - begins)
+            begins = end
+        share = (step - begins) / (end - begins)
         rates = []
         for group in self.optimizer.param_groups:
-            start, end = phase.rates
-            rates.append(self._between(group[start], group[end], share))
+            start, last = group[phase["start_lr"]], group[phase["end_lr"]]
+            rates.append(self._between(start, last, share))
             if self.cycle_momentum:
-                start, end = phase.momenta
-                self._set_momentum(group, self._between(group[start], group[end], share))
+                start, last = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                self._set_momentum(group, self._between(start, last, share))
         return rates
 
     def _between(self, start: float, end: float, share: float) -> float:
-        if self._cosine:
+        if self._anneal_func_type == "cos":
             return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
         return (end - start) * share + start
 
@@ -138,13 +131,21 @@ def _total(total: int | None, epochs: int | None, steps_per_epoch: int | None) -
     return product
 
 
-def _phases(total: int, share: float, three: bool) -> list[_Phase]:
+def _phases(total: int, share: float, three: bool) -> list[dict[str, Any]]:
     up = share * total - 1
-    rise = _Phase(up, ("initial_lr", "max_lr"), ("max_momentum", "base_momentum"))
+    rise = _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")
     if not three:
-        fall = _Phase(total - 1, ("max_lr", "min_lr"), ("base_momentum", "max_momentum"))
-        return [rise, fall]
+        return [rise, _phase(total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
     down = 2 * share * total - 2
-    back = _Phase(down, ("max_lr", "initial_lr"), ("base_momentum", "max_momentum"))
-    rest = _Phase(total - 1, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum"))
+    back = _phase(down, "max_lr", "initial_lr", "base_momentum", "max_momentum")
+    rest = _phase(total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")
     return [rise, back, rest]
+
+
+def _phase(end: float, *names: str) -> dict[str, Any]:
+    """Until which step a phase lasts, and names of what it leads from and to.
+
+    A plain dictionary with PyTorch's keys, as it becomes part of the schedule's state.
+    """
+    keys = ("start_lr", "end_lr", "start_momentum", "end_momentum")
+    return {"end_step": end, **dict(zip(keys, names, strict=True))}

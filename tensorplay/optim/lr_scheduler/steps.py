@@ -55,7 +55,9 @@ class MultiStepLR(LRScheduler):
         return lr * self.gamma**times if times else lr
 
     def _at(self, base: float) -> float:
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        # A plain dictionary if it comes out of a file.
+        milestones = Counter(self.milestones)
+        passed = bisect_right(sorted(milestones.elements()), self.last_epoch)
         return base * self.gamma**passed
 
 

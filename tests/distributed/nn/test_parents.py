@@ -130,13 +130,67 @@ def test_state_of_a_parent() -> None:
         state["body.strange"] = state.pop("body.count")
         keys = parent.load_state_dict(state, strict=False)
         assert keys == (["body.count"], ["body.strange"])
-        with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "strange"'):
+        with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) .*"body.strange"'):
             parent.load_state_dict(state)
         del state["body.strange"], state["here.weight"]
         with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "here.weight"'):
             parent.load_state_dict({**state, "body.count": tp.zeros(1)})
 
     on_rank_0(3, program)
+
+
+def test_all_that_is_wrong_with_a_state_is_told_at_once() -> None:
+    def program() -> None:
+        parent, other = hybrid(), local()
+        before = parent.state_dict()
+        state = other.state_dict()
+        for name in ("here.weight", "body.count", "more.0.head.bias"):
+            state[name + "x"] = state.pop(name)
+        state["body.layer.weight"] = tp.ones(3, 3)
+        state["here.bias"] = tp.ones(1)
+        with pytest.raises(RuntimeError) as caught:
+            parent.load_state_dict(state)
+        with pytest.raises(RuntimeError) as expected:
+            other.load_state_dict(state)
+
+        heading, *rest = str(caught.value).split("\n\t")
+        assert heading == "Error(s) in loading state_dict for Hybrid:"
+        names = 'in state_dict: "here.weight{0}", "body.count{0}", "more.0.head.bias{0}".'
+        assert rest[:2] == [
+            f"Missing key(s) {names.format('')}",
+            f"Unexpected key(s) {names.format('x')}",
+        ]
+        assert [line.split(":")[0] for line in rest[2:]] == [
+            "size mismatch for here.bias",
+            "size mismatch for body.layer.weight",
+        ]
+        assert str(expected.value).count("\n\t") == 4
+        # And nothing has changed anywhere.
+        after = parent.state_dict()
+        assert all(tp.equal(after[name], value) for name, value in before.items())
+        # Only sizes count if it is not strict.
+        with pytest.raises(RuntimeError, match="size mismatch") as caught:
+            parent.load_state_dict(state, strict=False)
+        assert "key(s)" not in str(caught.value)
+
+    on_rank_0(3, program)
+
+
+def test_a_remote_module_takes_a_place_in_a_sequence() -> None:
+    def program() -> None:
+        model = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2), nn.ReLU())
+        model[0] = RemoteModule("worker1", nn.Linear, (2, 2))
+        model[2] = RemoteModule("worker1", nn.Linear, (2, 2))
+        kinds = [type(child).__name__ for child in model]
+        assert kinds == ["RemoteModule", "Tanh", "RemoteModule", "ReLU"]
+        other = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2), nn.ReLU())
+        other.load_state_dict(model.state_dict())
+        assert tp.equal(model(tp.ones(3, 2)), other(tp.ones(3, 2)))
+        model[0] = nn.Tanh()
+        assert type(model[0]) is nn.Tanh
+        assert [name for name, _ in model.named_children()] == ["0", "1", "2", "3"]
+
+    on_rank_0(2, program)
 
 
 def test_what_a_parent_does_to_its_children() -> None:

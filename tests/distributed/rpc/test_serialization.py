@@ -615,3 +615,11 @@ def test_threads_pack_independently() -> None:
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_a_generator_travels_by_value() -> None:
+    generator = tp.Generator().manual_seed(5)
+    tp.rand(2, generator=generator)
+    arrived = travel({"g": generator})["g"]
+    assert arrived is not generator
+    assert tp.equal(tp.rand(4, generator=arrived), tp.rand(4, generator=generator))

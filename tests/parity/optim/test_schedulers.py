@@ -195,3 +195,23 @@ def test_begins_where_last_epoch_says(name: str) -> None:
         return seen
 
     assert rates(tp) == rates(torch)
+
+
+@pytest.mark.parametrize("options", [{}, {"three_phase": True, "anneal_strategy": "linear"}])
+def test_states_of_one_cycle_can_be_exchanged(options):
+    made = []
+    for lib in (tp, torch):
+        leaf = lib.ones(1, requires_grad=True)
+        leaf.grad = lib.ones(1)
+        optimizer = lib.optim.SGD([leaf], lr=0.1, momentum=0.9)
+        made.append(lib.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, 10, **options))
+    ours, theirs = (one.state_dict() for one in made)
+    assert ours["_schedule_phases"] == theirs["_schedule_phases"]
+    assert ours.items() <= theirs.items()
+    made[0].load_state_dict(theirs)
+    made[1].load_state_dict(ours)
+    for _ in range(5):
+        for one in made:
+            one.optimizer.step()
+            one.step()
+        assert made[0].get_last_lr() == pytest.approx(made[1].get_last_lr())
