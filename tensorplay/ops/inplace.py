@@ -71,9 +71,7 @@ def check_fits(target: Tensor, result: Tensor) -> None:
 def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> Any:
     """The in-place form of a binary operator."""
 
-    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
-        if alpha != 1:
-            other = other * alpha
+    def in_place(input: Tensor, other: Any) -> Any:
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
             return write_through(input, out_of_place, other)
@@ -117,11 +115,27 @@ def _check_broadcast(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
         )
 
 
-add_ = _operator(np.add, arithmetic.add_operator, "+")
-sub_ = _operator(np.subtract, arithmetic.sub_operator, "-")
+def _scaled(operator: Any, name: str) -> Any:
+    """The in-place form of a sum, with the factor that these take."""
+
+    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+        return operator(input, other if alpha == 1 else other * alpha)
+
+    in_place.__doc__ = f"`{name}`, written into the tensor."
+    return in_place
+
+
+def _power_into(x: Any, y: Any, out: Any) -> None:
+    out[...] = power.power_of(x, y)
+
+
+iadd = _operator(np.add, arithmetic.add_operator, "+")
+isub = _operator(np.subtract, arithmetic.sub_operator, "-")
+add_ = _scaled(iadd, "add")
+sub_ = _scaled(isub, "sub")
 mul_ = _operator(np.multiply, arithmetic.mul_operator, "*")
 div_ = _operator(np.divide, arithmetic.div_operator, "/")
-pow_ = _operator(np.power, power.pow, "**")
+pow_ = _operator(_power_into, power.pow, "**")
 
 
 def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
