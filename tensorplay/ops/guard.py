@@ -40,7 +40,7 @@ def not_a_tensor(function: str, name: str, position: int, value: Any) -> TypeErr
     own = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "" if value is None else "; make it one with tensorplay.tensor()"
     return TypeError(
-        f"{function}(): argument {name!r} (position {position}) must be Tensor, not {own}{hint}"
+        f"{function}(): argument {name!r} (position {position}) must be a Tensor, not {own}{hint}"
     )
 
 

@@ -73,6 +73,13 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return put_(input, *_slices(input, dim, index, as_operand(source, "source"), "index_copy_()"))
 
 
+def _from_the_front(input: Tensor, dim: int, index: Tensor) -> Any:
+    """Indices of which some may count from the end: only `index_fill` takes such, as PyTorch's."""
+    shape = input._array.shape
+    size = shape[axis_of(dim, len(shape))] if shape else 1
+    return np.where(index._array < 0, index._array + size, index._array)
+
+
 def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _Target:
     if isinstance(value, Tensor) and value._array.ndim:
         raise RuntimeError(
@@ -81,7 +88,9 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _T
         )
     if isinstance(value, Tensor) and isinstance(index, Tensor):
         # Each slice once, so that its gradient counts once.
-        index = wrap(np.unique(index._array))
+        index = wrap(np.unique(_from_the_front(input, dim, index)))
+    elif isinstance(index, Tensor) and index._array.size and index._array.min() < 0:
+        index = wrap(_from_the_front(input, dim, index))
     return _slices(input, dim, index, value, what)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops.aliasing import is_recorded
+from tensorplay.ops.gathering import in_bounds
 from tensorplay.ops.indexing import add_at
 from tensorplay.ops.inplace import SetItemBackward0, write_through
 from tensorplay.ops.recording import cast, edge_of, wanted
@@ -115,8 +116,5 @@ def checked(index: Any, size: int, what: str) -> np.ndarray[Any, Any]:
     indices = index._array
     if indices.dtype.kind not in "iu":
         raise RuntimeError(f"{what}: expected integers as index, not {indices.dtype}")
-    if indices.size and (low := indices.min()) < 0:
-        raise IndexError(f"{what}: index {low} is out of bounds for dimension with size {size}")
-    if indices.size and (high := indices.max()) >= size:
-        raise IndexError(f"{what}: index {high} is out of bounds for dimension with size {size}")
+    in_bounds(indices, size, what)
     return indices

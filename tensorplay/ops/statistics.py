@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.ops.extrema import ValuesAndIndices
 from tensorplay.ops.gathering import gather
-from tensorplay.ops.recording import refuse_complex
+from tensorplay.ops.recording import in_single, refuse_complex
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, mean, std, sum, var
 from tensorplay.ops.selection import where
 from tensorplay.ops.shape import reshape, squeeze
@@ -46,6 +47,9 @@ def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any 
 
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; arguments as for `mean`."""
+    if dtype is None and input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(nanmean, input, dim, keepdim)
+        return halved
     count = sum(wrap(~np.isnan(input._array)), dim, keepdim)
     result: Tensor = nansum(input, dim, keepdim, dtype=dtype) / count
     return result

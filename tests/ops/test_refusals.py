@@ -34,7 +34,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_is_no_tensor_is_named(name, value):
     kind = {np.ndarray: "numpy.ndarray", list: "list", float: "float"}[type(value)]
-    message = rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not {kind}"
+    message = rf"{name}\(\): argument 'input' \(position 1\) must be a Tensor, not {kind}"
     with pytest.raises(TypeError, match=message):
         FUNCTIONS[name](value)
 
