@@ -178,7 +178,8 @@ def nll_loss(
     index = (np.arange(len(classes)), classes)
     out = x[index] * factor
     if reduction != "none":
-        out = dual.add_up(out)
+        # Of no rows the sum is zero, the mean is not a number.
+        out = dual.add_up(out) if len(classes) or reduction == "sum" else x.dtype.type(np.nan)
     node = NllLossBackward0((edge_of(rows),), (index, factor, x.shape)) if wanted(rows) else None
     loss = wrap(out, node)
     return reshape(loss, _sample_shape(input)) if reduction == "none" else loss
@@ -250,6 +251,8 @@ def cross_entropy(
         saved = (x, p, index, weights, spread, share, own, scale)
         node = CrossEntropyLossBackward0((edge_of(rows),), saved, (rows._version,))
     if reduction != "none":
+        if not len(classes) and reduction == "mean":
+            return wrap(x.dtype.type(np.nan), node)
         return wrap(dual.add_up(losses, None), node)
     return reshape(wrap(losses, node), _sample_shape(input))
 

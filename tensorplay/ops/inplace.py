@@ -19,6 +19,7 @@ from tensorplay.ops.aliasing import is_recorded, write
 from tensorplay.ops.indexing import getitem, in_two_steps, index_of, versions_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
+from tensorplay.ops.writing import refused_write
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -80,7 +81,10 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             # The ordinary case at once.  A ufunc refuses to write another type than it finds.
             y = other._array
             if x.dtype.kind == "f":
-                ufunc(x, y, x)
+                try:
+                    ufunc(x, y, x)
+                except ValueError as error:
+                    raise refused_write(input, error) from None
                 input._version[0] += 1
                 return input
         pair = common(input, other)
@@ -92,11 +96,17 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             operand = b._array if isinstance(b, Tensor) else b
             if getattr(operand, "shape", ()) != x.shape:
                 _check_broadcast(x.shape, getattr(operand, "shape", ()))
-            ufunc(x, operand, out=x)
+            try:
+                ufunc(x, operand, out=x)
+            except ValueError as error:
+                raise refused_write(input, error) from None
         else:
             result = out_of_place(input.detach(), other)
             check_fits(input, result)
-            x[...] = result._array
+            try:
+                x[...] = result._array
+            except ValueError as error:
+                raise refused_write(input, error) from None
         input._version[0] += 1
         return input
 
@@ -227,6 +237,8 @@ def _set(input: Tensor, index: Any, value: Any, versions: tuple[list[int], ...])
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):
+        if not input._array.flags.writeable:
+            raise refused_write(input, ValueError("read-only"))
         _assign(input._array, index, raw)
         input._version[0] += 1
         return

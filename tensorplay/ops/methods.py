@@ -53,6 +53,7 @@ from tensorplay.ops import (
     statistics,
 )
 from tensorplay.ops.recording import cast
+from tensorplay.ops.writing import writing
 from tensorplay.tensor import Tensor
 
 OPERATORS: dict[str, Any] = {
@@ -545,9 +546,15 @@ def _set_imag(self: Tensor, value: Any) -> None:
 SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
 
 
+#: These look themselves for memory that must not be written to.
+_CHECKED = frozenset({"add_", "div_", "mul_", "pow_", "sub_"})
+
+
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
+        if name.endswith("_") and not name.endswith("__") and name not in _CHECKED:
+            function = writing(function)
         module = sys.modules[function.__module__]
         if getattr(module, function.__qualname__, None) is not function:
             # Made by a function that makes many, or guarded there: pickle must find it by its name.

@@ -16,6 +16,7 @@ from tensorplay.ops.indexing import add_at
 from tensorplay.ops.inplace import SetItemBackward0, write_through
 from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.ops.shape import broadcast_to
+from tensorplay.ops.writing import refused_write
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -92,6 +93,9 @@ def put_add_(input: Tensor, place: Place, source: Any) -> Tensor:
     source = _source(input, place, source)
     if is_recorded(input, source):
         return write_through(input, put_add, place, source)
+    if not input._array.flags.writeable:
+        # NumPy would write all the same.
+        raise refused_write(input, ValueError("read-only"))
     add_at(input._array, place.index, source._array)
     input._version[0] += 1
     return input

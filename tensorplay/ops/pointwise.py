@@ -142,7 +142,15 @@ def unary(
             kind = x.dtype.kind
             if kind != "f" and kind != "c":
                 return operation(floating(input))
-        out = function(x)
+        try:
+            out = function(x)
+        except TypeError:
+            if x.dtype.kind != "b":
+                raise
+            raise RuntimeError(
+                f"{name}() of a bool tensor is not supported. If you are trying to invert a mask, "
+                "use the `~` or `logical_not()` operator instead."
+            ) from None
         if out.__class__ is not _ndarray:
             out = _asarray(out)
         tensor = Tensor()

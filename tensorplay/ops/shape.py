@@ -78,7 +78,11 @@ def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
             break
     else:
         return given
-    return tuple([size.__index__() for size in given])
+    try:
+        return tuple([size.__index__() for size in given])
+    except AttributeError:
+        kinds = ", ".join([type(size).__name__ for size in given])
+        raise TypeError(f"sizes must be ints, or one sequence of ints, not ({kinds})") from None
 
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:

@@ -64,3 +64,66 @@ def test_other_errors_stay_as_they_are():
 def test_functions_and_methods_pickle():
     for function in (tp.sum, tp.square, tp.exp, F.linear, tp.Tensor.sum, tp.Tensor.gather):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+# Subtraction of booleans, and other refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: tp.tensor([True]) - tp.tensor([True]), RuntimeError, "logical_xor"),
+        (lambda: tp.tensor([True]) - True, RuntimeError, "logical_xor"),
+        (lambda: tp.tensor([True]) - 1, RuntimeError, "bool tensor"),
+        (lambda: 1 - tp.tensor([True]), RuntimeError, "bool tensor"),
+        (lambda: -tp.tensor([True]), RuntimeError, "bool tensor"),
+        (lambda: tp.ones(2).mul_(2, alpha=3), TypeError, "alpha"),
+        (lambda: tp.ones(2).pow_(2, alpha=3), TypeError, "alpha"),
+        (lambda: tp.ones(2)[tp.tensor([0, 1], dtype=tp.uint8)], IndexError, "bool"),
+        (lambda: tp.cat(tp.ones(2)), TypeError, "list or tuple"),
+        (lambda: tp.stack(tp.ones(2)), TypeError, "list or tuple"),
+        (lambda: tp.ones(2).reshape(1.5), TypeError, "must be ints"),
+        (lambda: tp.zeros(1.5), TypeError, "must be ints"),
+        (lambda: tp.randperm(-1), RuntimeError, "negative"),
+        (lambda: tp.arange(0, 5, -1), RuntimeError, "step sign"),
+        (lambda: tp.arange(5, 0), RuntimeError, "step sign"),
+        (lambda: tp.arange(0, 5, 0), RuntimeError, "nonzero"),
+        (lambda: tp.linspace(0, 1, -1), RuntimeError, "non-negative"),
+        (lambda: tp.zeros(0).argmax(), IndexError, "Expected reduction dim"),
+        (lambda: tp.zeros(2, 0).argmin(1), IndexError, "non-zero size"),
+        (lambda: tp.zeros(0).max(), RuntimeError, "Expected reduction dim"),
+        (lambda: tp.zeros(2, 0).max(1), IndexError, "non-zero size"),
+    ],
+)
+def test_what_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.add_(1),
+        lambda t: t.add_(tp.ones(3)),
+        lambda t: t.mul_(2),
+        lambda t: t.pow_(2),
+        lambda t: t.relu_(),
+        lambda t: t.fill_(1),
+        lambda t: t.copy_(tp.ones(3)),
+        lambda t: t.normal_(),
+        lambda t: t.index_add_(0, tp.tensor([1]), tp.ones(1)),
+        lambda t: t.scatter_(0, tp.tensor([1]), 1.0),
+        lambda t: t.__setitem__(0, 1.0),
+        lambda t: t.mul_(tp.ones(3, requires_grad=True)),
+    ],
+)
+def test_a_write_into_an_expanded_tensor_says_to_clone(write):
+    with pytest.raises(RuntimeError, match=r"clone\(\)"):
+        write(tp.zeros(1).expand(3))
+
+
+def test_a_write_into_read_only_memory_says_to_clone():
+    array = np.zeros(2)
+    array.flags.writeable = False
+    with pytest.raises(RuntimeError, match=r"clone\(\)"):
+        tp.from_numpy(array).add_(1.0)

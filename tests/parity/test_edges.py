@@ -146,3 +146,47 @@ def test_indices_out_of_bounds_and_negative_ones(name, number):
             call(tp)
     else:
         np.testing.assert_array_equal(call(tp).numpy(), expected.numpy())
+
+
+EMPTY = {
+    "softmax": lambda lib: lib.zeros(2, 0).softmax(1),
+    "log_softmax": lambda lib: lib.zeros(2, 0).log_softmax(1),
+    "logsumexp": lambda lib: lib.zeros(2, 0).logsumexp(1),
+    "logsumexp, other": lambda lib: lib.zeros(2, 0).logsumexp(0),
+    "argmax, other": lambda lib: lib.zeros(2, 0).argmax(0),
+    "cross_entropy": lambda lib: _loss(lib, "cross_entropy", "mean"),
+    "cross_entropy, sum": lambda lib: _loss(lib, "cross_entropy", "sum"),
+    "cross_entropy, none": lambda lib: _loss(lib, "cross_entropy", "none"),
+    "nll_loss": lambda lib: _loss(lib, "nll_loss", "mean"),
+    "nll_loss, sum": lambda lib: _loss(lib, "nll_loss", "sum"),
+}
+
+
+def _loss(lib, name, reduction):
+    targets = lib.zeros(0, dtype=lib.int64)
+    return getattr(lib.nn.functional, name)(lib.zeros(0, 3), targets, reduction=reduction)
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_at_all(name):
+    mine, theirs = EMPTY[name](tp).numpy(), EMPTY[name](torch).numpy()
+    assert mine.dtype == theirs.dtype
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize(
+    "values", [[2, 2, 1], [2, 2, 2, 1], [1, np.nan, np.nan], [[1, 2], [2, 2]], [np.nan, np.nan]]
+)
+def test_equal_elements_share_the_gradient_of_a_median(name, values):
+    x = np.array(values, np.float64)
+    compare(lambda lib, a: getattr(a, name)(), x)
+    if x.ndim == 2:
+        compare(lambda lib, a: getattr(a, name)(1).values, x)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_empty_tensors_print_their_type(dtype, shape):
+    mine = repr(tp.zeros(*shape, dtype=getattr(tp, dtype)))
+    assert mine == repr(torch.zeros(*shape, dtype=getattr(torch, dtype))).replace("torch.", "")
