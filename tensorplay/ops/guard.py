@@ -44,12 +44,19 @@ def not_a_tensor(function: str, name: str, position: int, value: Any) -> TypeErr
     )
 
 
-def _guarded(function: Any) -> Any:
+def takes_tensors(function: Any) -> bool:
+    """Whether the function takes a second tensor beside its first argument."""
+    kinds = list(getattr(function, "__annotations__", {}).values())[:-1]
+    return any(kind in _KINDS for kind in kinds[1:])
+
+
+def guarded(function: Any) -> Any:
+    """The function, with a clear error for what should be a tensor and is not."""
     tensor_class = Tensor
     refused = refusal
     function_name = function.__name__
 
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             if not args or args[0].__class__ is tensor_class or isinstance(args[0], tensor_class):
                 return function(*args, **kwargs)
@@ -65,7 +72,7 @@ def _guarded(function: Any) -> Any:
 
     # With the function's own globals, so that doctest knows where it is from.
     outer = FunctionType(
-        guarded.__code__, function.__globals__, function.__name__, None, guarded.__closure__
+        checked.__code__, function.__globals__, function.__name__, None, checked.__closure__
     )
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         setattr(outer, attribute, getattr(function, attribute))
@@ -90,4 +97,4 @@ def guard(package: str) -> None:
             first = next(iter(function.__annotations__.values()), None)
             checks = "not_a_tensor" in function.__code__.co_names
             if first == "Tensor" and not checks and function.__annotations__["return"] != "bool":
-                setattr(module, name, _guarded(function))
+                setattr(module, name, guarded(function))

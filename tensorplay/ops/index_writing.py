@@ -86,10 +86,11 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _T
             f"{what} only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._array.ndim} dimension(s)."
         )
-    if isinstance(value, Tensor) and isinstance(index, Tensor):
+    given = as_operand(index, "index")._array
+    if isinstance(value, Tensor):
         # Each slice once, so that its gradient counts once.
         index = wrap(np.unique(_from_the_front(input, dim, index)))
-    elif isinstance(index, Tensor) and index._array.size and index._array.min() < 0:
+    elif given.size and given.min() < 0:
         index = wrap(_from_the_front(input, dim, index))
     return _slices(input, dim, index, value, what)
 

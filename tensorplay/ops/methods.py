@@ -52,6 +52,7 @@ from tensorplay.ops import (
     sorting,
     statistics,
 )
+from tensorplay.ops.guard import guarded, takes_tensors
 from tensorplay.ops.recording import cast
 from tensorplay.ops.writing import writing
 from tensorplay.tensor import Tensor
@@ -553,6 +554,8 @@ _CHECKED = frozenset({"add_", "div_", "mul_", "pow_", "sub_"})
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
+        if name in METHODS and takes_tensors(function):
+            function = guarded(function)
         if name.endswith("_") and not name.endswith("__") and name not in _CHECKED:
             function = writing(function)
         module = sys.modules[function.__module__]

@@ -46,6 +46,8 @@ def test_a_later_argument_is_named():
         F.cross_entropy(tp.ones(1, 2), [1])
     with pytest.raises(TypeError, match=r"gather\(\): argument 'index' \(position 3\)"):
         tp.gather(input=tp.ones(2), dim=0, index=[1])
+    with pytest.raises(TypeError, match=r"gather\(\): argument 'index' \(position 3\)"):
+        tp.ones(2).gather(0, [1])
 
 
 def test_modules_refuse_what_is_no_tensor():
