@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from numpy import finfo, iinfo
 
 # Importing the operations makes them methods of `Tensor`.
-from tensorplay import autograd
+from tensorplay import autograd, cuda
 from tensorplay import ops as ops
 from tensorplay.autograd.grad_mode import (
     enable_grad,
@@ -26,6 +26,7 @@ from tensorplay.autograd.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from tensorplay.devices import device
 from tensorplay.dtypes import (
     bool as bool,
 )
@@ -166,7 +167,7 @@ from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
 from tensorplay.ops.contraction import einsum, inner, tensordot
-from tensorplay.ops.conversion import result_type
+from tensorplay.ops.conversion import detach, result_type
 from tensorplay.ops.counting import (
     bincount,
     bucketize,
@@ -192,9 +193,11 @@ from tensorplay.ops.creation import (
     zeros,
     zeros_like,
 )
-from tensorplay.ops.decompositions import cholesky
+from tensorplay.ops.decompositions import cholesky_of_input as cholesky
 from tensorplay.ops.decompositions import svd_with_v as svd
-from tensorplay.ops.determinants import det, logdet, pinverse, slogdet
+from tensorplay.ops.determinants import det_of_input as det
+from tensorplay.ops.determinants import logdet, pinverse
+from tensorplay.ops.determinants import slogdet_of_input as slogdet
 from tensorplay.ops.diagonals import (
     diag,
     diag_embed,
@@ -330,11 +333,11 @@ from tensorplay.ops.shape import (
     permute,
     reshape,
     squeeze,
+    swapaxes,
     t,
     transpose,
     unsqueeze,
 )
-from tensorplay.ops.shape import transpose as swapaxes
 from tensorplay.ops.shape import transpose as swapdims
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
 from tensorplay.ops.solving import inverse, matrix_power
@@ -371,6 +374,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+#: The class of shapes: here Python's own.
+Size = tuple  # type: ignore[type-arg]  # a class, not an annotation
+
 #: Imported when first used: not every program needs them.
 _LAZY = frozenset({"distributed", "distributions", "futures", "linalg", "nn", "optim", "utils"})
 #: Functions of such modules.
@@ -379,6 +385,7 @@ _LAZY_FUNCTIONS = {"load": "io", "save": "io"}
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
     "Generator",
+    "Size",
     "Tensor",
     "absolute",
     "acos",
@@ -451,11 +458,14 @@ __all__ = [
     "cosh",
     "count_nonzero",
     "cross",
+    "cuda",
     "cummax",
     "cummin",
     "cumprod",
     "cumsum",
     "det",
+    "detach",
+    "device",
     "diag",
     "diag_embed",
     "diagflat",
@@ -528,6 +538,7 @@ __all__ = [
     "int8",
     "inverse",
     "is_complex",
+    "is_floating_point",
     "is_grad_enabled",
     "is_tensor",
     "isclose",
@@ -596,6 +607,7 @@ __all__ = [
     "norm",
     "normal",
     "not_equal",
+    "numel",
     "ones",
     "ones_like",
     "optim",
@@ -699,6 +711,16 @@ __all__ = [
 def is_tensor(obj: object) -> "builtins.bool":
     """Whether `obj` is a `Tensor`."""
     return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> "builtins.bool":
+    """Whether the elements are floating-point numbers."""
+    return input.is_floating_point()
+
+
+def numel(input: Tensor) -> "builtins.int":
+    """The number of elements."""
+    return input.numel()
 
 
 def __getattr__(name: str) -> Any:

@@ -116,7 +116,8 @@ def _drawn(method: str, shape: tuple[int, ...], dtype: Any, generator: Generator
 
 
 def rand(
-    *size: Any,
+    *sizes_of_it: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -126,11 +127,13 @@ def rand(
 
     With a complex `dtype`, real and imaginary parts are drawn so.
     """
-    return finished(_drawn("random", sizes(size), dtype, generator), requires_grad, device)
+    values = _drawn("random", sizes(sizes_of_it, size), dtype, generator)
+    return finished(values, requires_grad, device)
 
 
 def randn(
-    *size: Any,
+    *sizes_of_it: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -140,28 +143,41 @@ def randn(
 
     With a complex `dtype`, real and imaginary parts have a variance of 1/2 each.
     """
-    return finished(_drawn("standard_normal", sizes(size), dtype, generator), requires_grad, device)
+    values = _drawn("standard_normal", sizes(sizes_of_it, size), dtype, generator)
+    return finished(values, requires_grad, device)
 
 
 def rand_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """As `rand`, in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtype
-    return rand(input._array.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    values = _drawn("random", input._array.shape, dtype, generator)
+    return finished(values, requires_grad, device)
 
 
 def randn_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """As `randn`, in the input's shape and type."""
     dtype = input._array.dtype if dtype is None else dtype
-    return randn(input._array.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    values = _drawn("standard_normal", input._array.shape, dtype, generator)
+    return finished(values, requires_grad, device)
 
 
 def randint(
-    low: int,
-    high: Any,
+    low: Any = 0,
+    high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,

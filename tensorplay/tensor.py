@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tensorplay import dtypes
+from tensorplay.devices import MAIN_MEMORY, device
 
 if TYPE_CHECKING:
     from tensorplay.autograd.graph import Node
@@ -77,9 +78,9 @@ class Tensor(Surface):
         return dtype
 
     @property
-    def device(self) -> str:
-        """Always ``"cpu"``: tensors live in main memory."""
-        return "cpu"
+    def device(self) -> device:
+        """Always ``device("cpu")``: tensors live in main memory."""
+        return MAIN_MEMORY
 
     @property
     def is_leaf(self) -> bool:

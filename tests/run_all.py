@@ -1,6 +1,6 @@
 """Run the whole suite: plain tests in one process, then mpi tests in worlds of 1, 2, ... ranks.
 
-    python tests/run_all.py [--sizes 1,2,3,4] [--worlds-only] [arguments of pytest]
+    python tests/run_all.py [--sizes 1,2,3,4] [--plain-only | --worlds-only] [arguments of pytest]
 
 The last line is `N passed, N failed`, with `, N skipped` if there were any. A test counts once in
 each world that it runs in, as failed if it fails on any rank. The exit status is 0 only if
@@ -205,7 +205,9 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--sizes", type=parse_sizes, default=DEFAULT_SIZES, help="of the worlds")
-    parser.add_argument("--worlds-only", action="store_true", help="leave out the plain tests")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--plain-only", action="store_true", help="leave out the worlds")
+    parts.add_argument("--worlds-only", action="store_true", help="leave out the plain tests")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each part")
     parser.add_argument("-m", dest="marks", metavar="EXPRESSION", help="as for pytest")
     options, pytest_arguments = parser.parse_known_args()
@@ -217,9 +219,10 @@ def main() -> int:
     suite = Suite(options, pytest_arguments)
     if not options.worlds_only:
         suite.run_plain()
-    for size in options.sizes:
+    sizes = () if options.plain_only else options.sizes
+    for size in sizes:
         suite.run_world(size)
-    if set(options.sizes) >= set(DEFAULT_SIZES):
+    if set(sizes) >= set(DEFAULT_SIZES):
         suite.check_all_ran()
     return suite.close()
 

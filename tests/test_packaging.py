@@ -51,6 +51,11 @@ def test_extra_of_cloudpickle() -> None:
     assert requirements("cloudpickle") == {"cloudpickle"}
 
 
+def test_extra_of_parity_is_torch_and_no_part_of_test() -> None:
+    assert requirements("parity") == {"torch"}
+    assert "torch" not in requirements("test")
+
+
 def test_is_marked_as_typed() -> None:
     assert resources.files("tensorplay").joinpath("py.typed").is_file()
 

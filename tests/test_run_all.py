@@ -195,3 +195,17 @@ def test_choice_that_matches_nothing_fails(run_suite: RunSuite) -> None:
     finished = run_suite("def test_plain(): pass", "-k", "nonesuch", sizes="1")
     assert closing_line(finished) == "0 passed, 1 failed", finished.output
     assert finished.status == 1
+
+
+def test_plain_tests_alone_and_files_that_skip_themselves(tmp_path: Path) -> None:
+    files = {
+        "runs": ["def test_a(): pass", "@pytest.mark.mpi", "def test_of_ranks(): assert False"],
+        "misses": ["pytest.importorskip('nonesuch')", "def test_a(): pass", "def test_b(): pass"],
+    }
+    for name, lines in files.items():
+        (tmp_path / f"test_{name}.py").write_text("\n".join(["import pytest", *lines]))
+    finished = run_bounded(
+        [sys.executable, str(RUNNER), "--plain-only", str(tmp_path)], limit=100, variables={}
+    )
+    assert closing_line(finished) == "1 passed, 0 failed, 1 skipped", finished.output
+    assert finished.status == 0

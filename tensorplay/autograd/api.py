@@ -77,7 +77,9 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`; no `.grad` is touched.
@@ -88,10 +90,13 @@ def grad(
         grad_outputs: As `grad_tensors` of `backward`.
         retain_graph: As for `backward`.
         create_graph: As for `backward`.
+        only_inputs: Must be True, as PyTorch has it now.
         allow_unused: Give None for an input that the outputs do not depend on.
+        is_grads_batched: Must be False: batches of gradients are not there.
         materialize_grads: Give zeros for such an input.
 
     Raises:
+        ValueError: `only_inputs` or `is_grads_batched` is not as it must be.
         RuntimeError: As `backward`; or an input is not used and neither of the last two was set;
             or the outputs depend on the result of a remote call, and not only through `inputs`.
 
@@ -101,6 +106,10 @@ def grad(
     >>> tp.autograd.grad(dx, x)
     (tensor(18.),)
     """
+    if not only_inputs:
+        raise ValueError("only_inputs=False is not supported: call backward for all leaves")
+    if is_grads_batched:
+        raise ValueError("is_grads_batched=True is not supported: call grad for each gradient")
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads=True needs allow_unused to be True or not given")
     roots = _roots(outputs, grad_outputs, create_graph)

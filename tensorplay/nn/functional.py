@@ -16,6 +16,7 @@ from tensorplay.ops.activations import (
     logsigmoid,
     mish,
     prelu,
+    relu,
     relu6,
     selu,
     silu,
@@ -55,7 +56,7 @@ from tensorplay.ops.normalisation import (
     normalize,
 )
 from tensorplay.ops.padding import pad
-from tensorplay.ops.pointwise import relu, sigmoid, tanh
+from tensorplay.ops.pointwise import sigmoid, tanh
 from tensorplay.ops.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from tensorplay.ops.probability_losses import (
     binary_cross_entropy,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops import dual
+from tensorplay.ops import dual, pointwise
 from tensorplay.ops.error_function import erf, erf_of
+from tensorplay.ops.inplace import written_into
 from tensorplay.ops.joining import split
 from tensorplay.ops.pointwise import abs, sigmoid, tanh
 from tensorplay.ops.recording import edge_of, floating, wanted
@@ -99,24 +100,47 @@ def softplus_of(x: Any) -> Any:
     return out
 
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element, or zero where it is negative.
+
+    This and other functions here have `inplace`: write the result into the input, which is
+    returned.
+
+    >>> import tensorplay as tp
+    >>> x = tp.tensor([-1.0, 2.0])
+    >>> tp.nn.functional.relu(x, inplace=True) is x
+    True
+    >>> x
+    tensor([0., 2.])
+    """
+    result: Tensor = input.relu_() if inplace else pointwise.relu(input)
+    return result
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative.
 
     >>> import tensorplay as tp
     >>> tp.nn.functional.leaky_relu(tp.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
     """
+    if inplace:
+        return written_into(input, lambda before: leaky_relu(before, negative_slope))
     x = input._array
     slope = np.where(x > 0, 1, negative_slope).astype(x.dtype)
     node = LeakyReluBackward0((edge_of(input),), (slope,)) if wanted(input) else None
     return wrap(x * slope, node)
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Each element, moved into the range from `min_val` to `max_val`.
 
     The gradient passes strictly between the two.
     """
+    if inplace:
+        return written_into(input, lambda before: hardtanh(before, min_val, max_val))
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     x = input._array
@@ -127,23 +151,31 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return wrap(out, HardtanhBackward0((edge_of(input),), (inside,)))
 
 
-def relu6(input: Tensor) -> Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element, moved into the range from 0 to 6."""
+    if inplace:
+        return written_into(input, relu6)
     return hardtanh(input, 0.0, 6.0)
 
 
-def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Each element above zero; ``alpha * (exp(x) - 1)`` below."""
+    if inplace:
+        return written_into(input, lambda before: elu(before, alpha))
     return _elu(input, alpha, 1.0)
 
 
-def selu(input: Tensor) -> Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu`, scaled so that deep networks keep mean and variance (Klambauer et al., 2017)."""
+    if inplace:
+        return written_into(input, selu)
     return _elu(input, _SELU_ALPHA, _SELU_SCALE)
 
 
-def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Each element above zero; ``alpha * (exp(x / alpha) - 1)`` below."""
+    if inplace:
+        return written_into(input, lambda before: celu(before, alpha))
     return _elu(input / alpha, 1.0, alpha)
 
 
@@ -182,14 +214,18 @@ def logsigmoid(input: Tensor) -> Tensor:
     return -softplus(-input, 1.0, np.inf)
 
 
-def silu(input: Tensor) -> Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times its `sigmoid`."""
+    if inplace:
+        return written_into(input, silu)
     result: Tensor = input * sigmoid(input)
     return result
 
 
-def mish(input: Tensor) -> Tensor:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its `softplus`."""
+    if inplace:
+        return written_into(input, mish)
     result: Tensor = input * tanh(softplus(input))
     return result
 
@@ -206,14 +242,18 @@ def tanhshrink(input: Tensor) -> Tensor:
     return result
 
 
-def hardsigmoid(input: Tensor) -> Tensor:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``x / 6 + 1 / 2``, moved into the range from 0 to 1."""
+    if inplace:
+        return written_into(input, hardsigmoid)
     result: Tensor = relu6(input + 3) / 6
     return result
 
 
-def hardswish(input: Tensor) -> Tensor:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times its `hardsigmoid`."""
+    if inplace:
+        return written_into(input, hardswish)
     result: Tensor = input * hardsigmoid(input)
     return result
 

@@ -247,6 +247,27 @@ def become_view(input: Tensor, step: Step) -> Tensor:
     return input
 
 
+def detach_(input: Tensor) -> Tensor:
+    """Take a tensor out of the graph: it becomes a leaf that requires no grad; returns it.
+
+    Raises:
+        RuntimeError: It is a view.
+
+    >>> import tensorplay as tp
+    >>> state = tp.ones(2, requires_grad=True) * 3
+    >>> state.detach_().requires_grad
+    False
+    """
+    if _base_of(input) is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead, or detach_() before the view is "
+            "taken."
+        )
+    input._node = None
+    input._requires_grad = False
+    return input
+
+
 def _check_writable(target: Tensor) -> None:
     if target._requires_grad and target._node is None:
         raise RuntimeError(

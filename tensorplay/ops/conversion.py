@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.ops.creation import check_device, tensor
+from tensorplay.devices import check_device, is_device
+from tensorplay.ops.creation import tensor
 from tensorplay.ops.recording import cast
 from tensorplay.ops.shape import clone
 from tensorplay.tensor import Tensor, wrap
@@ -63,7 +64,7 @@ def to(input: Tensor, *args: Any, dtype: Any = None, copy: bool = False, **other
     for arg in args:
         if isinstance(arg, Tensor):
             dtype = arg._array.dtype
-        elif isinstance(arg, str) and arg.partition(":")[0] in ("cpu", "cuda", "mps", "meta"):
+        elif is_device(arg):
             device = arg
         elif arg is not None and not isinstance(arg, bool):
             dtype = arg

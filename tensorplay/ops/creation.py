@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
+from tensorplay.devices import check_device
 from tensorplay.ops.recording import cast
 from tensorplay.ops.shape import sizes
 from tensorplay.tensor import Tensor, wrap
@@ -97,19 +98,17 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return wrap(dtypes.normalised(array))
 
 
-def check_device(device: Any) -> None:
-    """Raise unless `device` is None or the only device there is."""
-    if device is not None and str(device) != "cpu":
-        raise RuntimeError(f"there is no device {device!r}: tensors live in main memory ('cpu')")
-
-
 def _filled(name: str, make: Callable[..., Any], doc: str) -> Any:
     def create(
-        *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        *sizes_of_it: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         check_device(device)
         dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-        return finished(make(sizes(size), dtype), requires_grad)
+        return finished(make(sizes(sizes_of_it, size), dtype), requires_grad)
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = doc
@@ -171,7 +170,7 @@ def full_like(
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -181,7 +180,10 @@ def arange(
 ) -> Tensor:
     """The numbers from `start` (0 if only one is given) up to, not including, `end`."""
     if end is None:
-        start, end = 0, start
+        start, end = None, start
+    if end is None:
+        raise TypeError("arange() needs at least the number to end at")
+    start = 0 if start is None else start
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * (1 if step > 0 else -1) < 0:

@@ -147,6 +147,11 @@ class LinalgEighBackward0(MultiOutputNode):
         return ((total + _T(total)) * 0.5,)
 
 
+def cholesky_of_input(input: Tensor, upper: bool = False) -> Tensor:
+    """`cholesky`, whose argument has this name outside of ``linalg``."""
+    return cholesky(input, upper)
+
+
 def cholesky(A: Tensor, upper: bool = False) -> Tensor:  # noqa: N803  # PyTorch's name
     """The Cholesky factors of symmetric positive-definite matrices.
 

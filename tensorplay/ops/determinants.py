@@ -116,6 +116,16 @@ def slogdet(A: Tensor) -> SignAndLogarithm:  # noqa: N803  # PyTorch's name
     return SignAndLogarithm(wrap(sign), wrap(logarithm, node))
 
 
+def det_of_input(input: Tensor) -> Tensor:
+    """`det`, whose argument has this name outside of ``linalg``."""
+    return det(input)
+
+
+def slogdet_of_input(input: Tensor) -> SignAndLogarithm:
+    """`slogdet`, whose argument has this name outside of ``linalg``."""
+    return slogdet(input)
+
+
 def logdet(input: Tensor) -> Tensor:
     """The logarithms of determinants: NaN for a negative one, minus infinity for zero."""
     sign, logarithm = slogdet(input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,18 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """As `dropout`, but whole channels: ``(N, C, H, W)`` or ``(C, H, W)``."""
-    return _channels_dropped(input, p, training, inplace, "dropout2d", 2)
+    """As `dropout`, but whole channels: ``(N, C, H, W)``, or ``(N, C, L)`` as `dropout1d` has them.
+
+    Without a dimension behind the channels, ``(N, C)``, it is `dropout`, and warns as PyTorch does.
+    """
+    if as_operand(input, "input")._array.ndim == 2:
+        warnings.warn(
+            "dropout2d: received a 2-D input, whose channels are single elements: use dropout",
+            stacklevel=2,
+        )
+        return dropout(input, p, training, inplace)
+    spatial = 1 if input._array.ndim == 3 else 2
+    return _channels_dropped(input, p, training, inplace, "dropout2d", spatial)
 
 
 #: What SELU tends to for very negative numbers: minus its scale times its alpha.

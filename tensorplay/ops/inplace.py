@@ -145,7 +145,13 @@ add_ = _scaled(iadd, "add")
 sub_ = _scaled(isub, "sub")
 mul_ = _operator(np.multiply, arithmetic.mul_operator, "*")
 div_ = _operator(np.divide, arithmetic.div_operator, "/")
-pow_ = _operator(_power_into, power.pow, "**")
+ipow = _operator(_power_into, power.pow, "**")
+
+
+def pow_(input: Tensor, exponent: Any) -> Tensor:
+    """`pow`, written into the tensor."""
+    result: Tensor = ipow(input, exponent)
+    return result
 
 
 def written_into(input: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -29,6 +29,11 @@ def t_(input: Tensor) -> Tensor:
     return become_view(input, t)
 
 
+def swapaxes_(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`swapaxes` of the tensor itself."""
+    return transpose_(input, axis0, axis1)
+
+
 def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """`transpose` of the tensor itself."""
     return become_view(input, lambda base: transpose(base, dim0, dim1))

@@ -162,14 +162,14 @@ def _views(
     )
 
 
-def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces along a dimension.
 
     Args:
         split_size_or_sections: The size of each piece (the last may be smaller), or a list of the
             sizes, which must add up to that of the dimension.
     """
-    x = input._array
+    x = tensor._array
     axis = axis_of(dim, x.ndim)
     length = x.shape[axis]
     if isinstance(split_size_or_sections, (list, tuple)):
@@ -188,11 +188,16 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     front = (slice(None),) * axis
     arrays = [x[(*front, slice(a, b))] for a, b in itertools.pairwise(bounds)]
     node = None
-    if wanted(input):
+    if wanted(tensor):
         shapes = tuple([array.shape for array in arrays])
-        node = SplitBackward0((edge_of(input),), (axis, shapes))
+        node = SplitBackward0((edge_of(tensor),), (axis, shapes))
         node.outputs = len(arrays)
-    return _views(input, arrays, node, lambda base: split(base, sections, axis))
+    return _views(tensor, arrays, node, lambda base: split(base, sections, axis))
+
+
+def split_method(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split`, whose arguments are named so where it is a method."""
+    return split(input, split_size, dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -143,13 +143,13 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
-def dot(input: Tensor, other: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
-    if input._array.ndim != 1 or other._array.ndim != 1:
+    if input._array.ndim != 1 or tensor._array.ndim != 1:
         raise RuntimeError(
-            f"1D tensors expected, but got {input._array.ndim}D and {other._array.ndim}D tensors"
+            f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors"
         )
-    return matmul(input, other)
+    return matmul(input, tensor)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:

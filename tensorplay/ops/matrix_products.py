@@ -101,24 +101,38 @@ def addbmm(
     return _combined(input, sum_of(bmm(batch1, batch2), 0), beta, alpha)
 
 
-def _in_place(out_of_place: Any) -> Any:
-    def in_place(input: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        def combined(before: Tensor) -> Tensor:
-            result: Tensor = out_of_place(before, a, b, beta=beta, alpha=alpha)
-            return result
+def _written(
+    input: Tensor, out_of_place: Any, a: Tensor, b: Tensor, beta: Any, alpha: Any
+) -> Tensor:
+    def combined(before: Tensor) -> Tensor:
+        result: Tensor = out_of_place(before, a, b, beta=beta, alpha=alpha)
+        return result
 
-        if is_recorded(input, a, b):
-            return write_through(input, combined)
-        return copy_(input, combined(input))
-
-    in_place.__doc__ = f"`{out_of_place.__name__}`, written into the tensor."
-    return in_place
+    if is_recorded(input, a, b):
+        return write_through(input, combined)
+    return copy_(input, combined(input))
 
 
-addmm_ = _in_place(addmm)
-addmv_ = _in_place(addmv)
-addr_ = _in_place(addr)
-baddbmm_ = _in_place(baddbmm)
+def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`addmm`, written into the tensor."""
+    return _written(input, addmm, mat1, mat2, beta, alpha)
+
+
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`addmv`, written into the tensor."""
+    return _written(input, addmv, mat, vec, beta, alpha)
+
+
+def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`addr`, written into the tensor."""
+    return _written(input, addr, vec1, vec2, beta, alpha)
+
+
+def baddbmm_(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """`baddbmm`, written into the tensor."""
+    return _written(input, baddbmm, batch1, batch2, beta, alpha)
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:

@@ -169,7 +169,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return getitem(input, (*(slice(None),) * axis_of(dim, ndim), index))
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """A copy with the elements in reverse order along dimensions.
 
     >>> import tensorplay as tp
@@ -178,7 +178,7 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
             [4, 3]])
     """
     x = input._array
-    axes = _axes(sizes(dims), x.ndim)
+    axes = _axes(sizes(along, dims), x.ndim)
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"flip(): dim appears multiple times in the list of dims: {axes}")
     if not x.ndim:

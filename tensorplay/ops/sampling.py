@@ -142,15 +142,15 @@ def _drawn_again(weights: Any, drawn: Any) -> Any:
 
 
 def uniform_(
-    input: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
+    input: Tensor, low: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Write numbers drawn evenly from ``[low, high)``."""
-    if low > high:
+    """Write numbers drawn evenly from ``[low, to)``."""
+    if low > to:
         raise RuntimeError(
-            f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
         )
     shape = input._array.shape
-    return _write(input, (generator or default_generator).draw("uniform", low, high, shape))
+    return _write(input, (generator or default_generator).draw("uniform", low, to, shape))
 
 
 def normal_(
@@ -185,23 +185,23 @@ def bernoulli_(input: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
 def random_(
     input: Tensor,
     low: int = 0,
-    high: int | None = None,
+    to: int | None = None,
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Write whole numbers from `low` up to, not including, `high`.
+    """Write whole numbers from `low` up to, not including, `to`.
 
-    With one number only, it is `high`.  With none, `high` is the greatest that the type holds.
+    With one number only, it is `to`.  With none, all are drawn that the type holds.
     """
     dtype = input._array.dtype
-    if high is None and low:
-        low, high = 0, low
-    if high is None:
-        high = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else _top(dtype) + 1
-    if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got {low} and {high}")
+    if to is None and low:
+        low, to = 0, low
+    if to is None:
+        to = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else _top(dtype) + 1
+    if low >= to:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got {low} and {to}")
     shape = input._array.shape
-    drawn = (generator or default_generator).draw("integers", low, high - 1, shape, endpoint=True)
+    drawn = (generator or default_generator).draw("integers", low, to - 1, shape, endpoint=True)
     return _write(input, drawn)
 
 

@@ -69,8 +69,12 @@ class CloneBackward0(Node):
         return (grad,)
 
 
-def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as one sequence or as separate numbers."""
+def sizes(given: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """A shape given as one sequence, as separate numbers, or by the argument's name."""
+    if named is not None:
+        if given:
+            raise TypeError(f"sizes are given twice: {given}, and {named} by name")
+        given = (named,)
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
     for size in given:
@@ -85,11 +89,12 @@ def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
         raise TypeError(f"sizes must be ints, or one sequence of ints, not ({kinds})") from None
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes_of_it: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; a view where possible.
 
     Args:
-        shape: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        sizes_of_it: The new sizes, as separate arguments or as one sequence; one of them may be -1.
+        shape: The same, by name.
 
     Raises:
         RuntimeError: The number of elements would change.
@@ -100,7 +105,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
             [2, 3]])
     """
     x = input._array
-    new = sizes(shape)
+    new = sizes(sizes_of_it, shape)
     try:
         out = x.reshape(new)
     except ValueError:
@@ -156,6 +161,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     )
 
 
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """A view with two dimensions exchanged."""
+    return transpose(input, axis0, axis1)
+
+
 def reversed_axes(input: Tensor) -> Tensor:
     """A view with the dimensions in reverse order."""
     return viewed(input, input._array.T, TBackward0, (), reversed_axes)
@@ -180,10 +190,10 @@ def matrix_transpose(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in the given order."""
     x = input._array
-    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(dims)])
+    axes = tuple([axis_of(dim, x.ndim) for dim in sizes(order, dims)])
     if len(axes) != x.ndim or len(set(axes)) != x.ndim:
         raise RuntimeError(f"permute(): {axes} is not an order of {x.ndim} dimensions")
     return viewed(

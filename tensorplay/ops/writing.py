@@ -24,7 +24,8 @@ def refused_write(target: Tensor, error: ValueError) -> Exception:
             "single memory location. Please clone() the tensor before performing the operation."
         )
     return RuntimeError(
-        "the tensor is on read-only memory (such as that of a read-only array): clone() it first"
+        "the tensor is on read-only memory, that of a read-only array or of windows that overlap: "
+        "clone() it first"
     )
 
 

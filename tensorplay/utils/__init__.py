@@ -1,1 +1,5 @@
 """Tools around training."""
+
+from tensorplay.utils import data
+
+__all__ = ["data"]

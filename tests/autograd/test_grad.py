@@ -156,3 +156,13 @@ def test_a_parameter_replaced_meanwhile_does_not_disturb_the_second_order():
     assert w.tolist() == [2.0]
     d2x, dw = grad(dx.sum(), [x, w])
     assert (d2x.item(), dw.item()) == (6.0, 4.0)
+
+
+def test_options_that_programs_give_with_their_only_value():
+    x = tp.tensor(3.0, requires_grad=True)
+    (dx,) = tp.autograd.grad(x * x, x, only_inputs=True, is_grads_batched=False)
+    assert dx.item() == 6.0
+    with pytest.raises(ValueError, match="only_inputs"):
+        tp.autograd.grad(x * x, x, only_inputs=False)
+    with pytest.raises(ValueError, match="is_grads_batched"):
+        tp.autograd.grad(x * x, x, is_grads_batched=True)

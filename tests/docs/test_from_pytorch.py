@@ -33,6 +33,17 @@ def test_names_of_calls_and_methods() -> None:
         assert any(hasattr(place, attribute) for place in places), name
 
 
+def test_spellings_that_are_recommended() -> None:
+    assert tp.Size([2, 3]) == tp.empty(2, 3).shape
+    assert isinstance(tp.ones(2).size(), tp.Size)
+    for function in (tp.sum, tp.mean, lambda x, axis: tp.max(x, axis=axis)[0]):
+        assert function(tp.ones(2, 3), axis=0).shape == (3,)
+    with pytest.raises(TypeError):
+        tp.nn.functional.softmax(tp.ones(2))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="size_average"):
+        tp.nn.MSELoss(size_average=True)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(
     ("place", "name"),
     [
@@ -41,6 +52,16 @@ def test_names_of_calls_and_methods() -> None:
         (tp.optim, "NAdam"),
         (tp.optim.Optimizer, "register_step_post_hook"),
         (tp.optim.lr_scheduler, "CyclicLR"),
+        (tp, "LongTensor"),
+        (tp, "inference_mode"),
+        (tp, "multiprocessing"),
+        (tp, "set_num_threads"),
+        (tp, "set_printoptions"),
+        (tp.Tensor, "cuda"),
+        (tp.Tensor, "data_ptr"),
+        (tp.Tensor, "share_memory_"),
+        (tp.Tensor, "untyped_storage"),
+        (tp.autograd, "Variable"),
         (tp, "bfloat16"),
         (tp, "complex32"),
         (tp.nn, "Conv3d"),

@@ -28,9 +28,10 @@ class Recorder:
         self._write("elsewhere", test=nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
-        if report.failed:
+        # A file that skips itself, for want of what it imports, counts as one.
+        if not report.passed:
             test = report.nodeid or "collecting tests"
-            self._write("outcome", test=test, outcome="failed", time=time.time())
+            self._write("outcome", test=test, outcome=report.outcome, time=time.time())
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._write("start", test=nodeid)

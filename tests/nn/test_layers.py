@@ -59,6 +59,37 @@ def test_modules_without_parameters(module, function):
     assert np.allclose(module(tp.tensor(x)).numpy(), function(x))
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("relu", ()),
+        ("relu6", ()),
+        ("leaky_relu", (0.2,)),
+        ("elu", (2.0,)),
+        ("selu", ()),
+        ("celu", (0.5,)),
+        ("silu", ()),
+        ("mish", ()),
+        ("hardtanh", (-0.5, 0.5)),
+        ("hardsigmoid", ()),
+        ("hardswish", ()),
+    ],
+)
+def test_functional_activations_in_place(name, arguments):
+    function = getattr(nn.functional, name)
+    start = tp.tensor([-2.0, -0.3, 0.4, 7.0], dtype=tp.float64, requires_grad=True)
+    expected = function(start, *arguments)
+    (slopes,) = tp.autograd.grad(expected.sum(), [start])
+    inner = start * 1
+    assert function(inner, *arguments, True) is inner
+    assert inner.tolist() == expected.tolist()
+    inner.sum().backward()
+    assert start.grad.tolist() == slopes.tolist()
+    plain = start.detach().clone()
+    assert function(plain, *arguments, inplace=True) is plain
+    assert plain.tolist() == expected.tolist()
+
+
 def test_activations_in_place():
     x = tp.tensor([-1.0, 1.0], requires_grad=True)
     y = x * 2
@@ -135,6 +166,11 @@ def test_gradients_are_clipped_to_a_norm():
     x.grad = tp.tensor([float("nan"), 0.0])
     with pytest.raises(RuntimeError, match="non-finite"):
         nn.utils.clip_grad_norm_(x, 1.0, error_if_nonfinite=True)
+    assert x.grad[1].item() == 0.0
+    y.grad.fill_(1.0)
+    assert nn.utils.clip_grad_norm_([x, y], 1.0).isnan()
+    assert x.grad.isnan().all()
+    assert y.grad.isnan().all()
     assert nn.utils.parameters_to_vector([x, y]).shape == (4,)
 
 
@@ -146,3 +182,14 @@ def test_complex_gradients_are_clipped_to_a_norm_only():
     assert z.grad.tolist() == pytest.approx([0.6j, 0.8])
     with pytest.raises(NotImplementedError, match="use clip_grad_norm_"):
         nn.utils.clip_grad_value_(z, 0.5)
+
+
+def test_two_dimensional_dropout_of_fewer_dimensions():
+    tp.manual_seed(0)
+    x = tp.ones(40, 50, 4)
+    out = nn.functional.dropout2d(x, 0.5)
+    # (N, C, L): whole channels of each sample.
+    assert set(out.sum(-1).unique().tolist()) == {0.0, 8.0}
+    with pytest.warns(UserWarning, match="dropout2d: received a 2-D input"):
+        out = nn.functional.dropout2d(x[..., 0], 0.5)
+    assert 800 < tp.count_nonzero(out) < 1200

@@ -61,7 +61,7 @@ REFUSED = [
     ),
     (lambda: F.dropout(TABLE, 1.5), ValueError, "between 0 and 1"),
     (lambda: nn.Dropout2d(-0.1), ValueError, "between 0 and 1"),
-    (lambda: F.dropout2d(TABLE), RuntimeError, "Expected 3D or 4D input"),
+    (lambda: F.dropout2d(TABLE[0]), RuntimeError, "Expected 3D or 4D input"),
     (lambda: nn.Conv2d(3, 4, 2, groups=2), ValueError, "in_channels must be divisible"),
     (lambda: nn.Conv2d(4, 3, 2, groups=2), ValueError, "out_channels must be divisible"),
     (lambda: nn.Conv2d(1, 1, 2, padding="some"), ValueError, "Invalid padding string"),

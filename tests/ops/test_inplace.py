@@ -239,6 +239,19 @@ def test_random_programs_with_views_and_writes_have_exact_gradients():
     assert exact > 60
 
 
+def test_a_tensor_taken_out_of_the_graph():
+    x = tp.ones(3, requires_grad=True)
+    y = x * 2
+    z = y * y
+    assert y.detach_() is y
+    assert (y.requires_grad, y.is_leaf, y.grad_fn) == (False, True, None)
+    z.sum().backward()  # recorded before
+    assert x.grad.tolist() == [8.0] * 3
+    assert not (y * x.detach_()).requires_grad
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        tp.ones(3, requires_grad=True)[:2].detach_()
+
+
 def test_a_write_before_the_backward_pass_of_clamp_is_noticed():
     x = tp.ones(3, requires_grad=True) * 1
     y = x.clamp(0.0, 2.0)

@@ -215,10 +215,8 @@ class RemoteModule(Module):
         return self._start(function, args, waits=True).wait()
 
     def _start(self, function: Callable[..., Any], args: tuple[Any, ...], *, waits: bool) -> Future:
-        rref = self.module_rref
-        rref._check_session(function.__name__)
         return current_agent().call_on_value(
-            rref, function, args, None, UNSET_RPC_TIMEOUT, waits=waits
+            self.module_rref, function, args, None, UNSET_RPC_TIMEOUT, waits=waits
         )
 
     def _change(self, name: str, *args: Any, **kwargs: Any) -> RemoteModule:

@@ -164,7 +164,6 @@ class DistributedOptimizer:
     def _call(self, rref: RRef[Any], function: Callable[..., Any], *args: Any) -> Future:
         """Start a call; what is wrong with it at once is in its future, like all else."""
         try:
-            rref._check_session(function.__name__)
             return current_agent().call_on_value(
                 rref, function, args, None, UNSET_RPC_TIMEOUT, waits=False
             )

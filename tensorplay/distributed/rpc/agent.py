@@ -329,6 +329,7 @@ class Agent:
                 # Looked at after the call has been entered: `_on_parting` does it the other way.
                 raise self.leaving.has_left(worker)
             if call.pinned is not None:
+                call.pinned._check_agent(self)
                 # Not before the call is entered: from here on `Calls.look` sees it.
                 call.pinned._check_creation()
             context = call.context

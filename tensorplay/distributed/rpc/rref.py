@@ -207,6 +207,15 @@ class RRef(Generic[T]):
                 "on it after deletion."
             )
 
+    def _check_agent(self, agent: Agent) -> None:
+        """Raise unless it is of the agent's session: elsewhere its number means another value."""
+        if self._agent is not agent:
+            which = "an" if self._agent.closed else "another"
+            ended = " that has been shut down" if self._agent.closed else ""
+            raise RuntimeError(
+                f"{self!r} belongs to {which} RPC session{ended}: it cannot be used in this one"
+            )
+
     def _check_creation(self) -> None:
         """Raise what the call that was to make the value raised, if it has done so.
 

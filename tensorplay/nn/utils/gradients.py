@@ -58,8 +58,9 @@ def clip_grads_with_norm_(
         total_norm: The norm, as `get_total_norm` gives it.
         foreach: Accepted for PyTorch's sake; it changes nothing here.
     """
-    factor = min(1.0, float(max_norm / (float(total_norm) + 1e-6)))
-    if factor == 1.0:
+    factor = float(max_norm / (float(total_norm) + 1e-6))
+    # Not so if it is NaN: gradients of an unknown size must not be taken for small ones.
+    if factor >= 1.0:
         return
     for array, version in _gradients(parameters):
         np.multiply(array, factor, out=array)

@@ -36,6 +36,12 @@ def test_references_kept_after_shutdown() -> None:
                     getattr(rref, use)()
             with pytest.raises(RuntimeError, match="Cannot call fork an UserRRef after deletion"):
                 rpc.rpc_sync(1, repr, args=(rref,))
+            # The agent refuses it too, whoever asks: its number is that of another value now.
+            ended = "an RPC session that has been shut down: it cannot be used in this one"
+            with pytest.raises(RuntimeError, match=ended):
+                current_agent().call_on_value(rref, repr, None, None, 0, waits=True)
+            with pytest.raises(RuntimeError, match=ended):
+                rpc.api._rref_typeof_on_user(rref)
             assert rref.owner_name() in ("worker0", "worker1")
         kept.clear()
         gc.collect()
