@@ -61,15 +61,12 @@ def set_default_dtype(d: Any) -> None:
 def as_dtype(d: Any) -> dtype:
     """The dtype that `d` names: a dtype, a NumPy scalar type, a string, or Python's own types.
 
-    Python's ``float`` means the default floating-point type, ``int`` means int64.
+    Python's ``float`` means float64, ``complex`` complex128 and ``int`` int64, as in PyTorch,
+    whatever the default type is.
     """
-    if d.__class__ is type and d.__module__ == "builtins":
-        if d.__name__ == "float":
-            return _default
-        if d.__name__ == "int":
-            return int64
-        if d.__name__ == "complex":
-            return complex_like(_default)
+    if d.__class__ is type and d.__name__ == "int" and d.__module__ == "builtins":
+        # On some systems NumPy's is of another size.
+        return int64
     return canonical(np.dtype(d))
 
 

@@ -233,6 +233,8 @@ def randperm(
     requires_grad: bool = False,
 ) -> Tensor:
     """The whole numbers below `n` in random order."""
+    if n < 0:
+        raise RuntimeError(f"randperm(): n must not be negative: {n}")
     values = (generator or default_generator).draw("permutation", n)
     return finished(
         np.asarray(values, dtypes.as_dtype(dtype or dtypes.int64)), requires_grad, device

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# First: it puts a check of the arguments around the functions.
+from tensorplay.ops import layers as _layers  # noqa: F401
 from tensorplay.ops.activations import (
     celu,
     elu,

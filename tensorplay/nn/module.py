@@ -83,7 +83,15 @@ class Module:
             or self._backward_hooks
             or self._backward_pre_hooks
         ):
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except AttributeError as error:
+                if error.name != "_array":
+                    raise
+                raise TypeError(
+                    f"{type(self).__name__}(): expected a Tensor, not {type(error.obj).__name__}; "
+                    "make it one with tensorplay.tensor()"
+                ) from error
         return self._call_with_hooks(args, kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

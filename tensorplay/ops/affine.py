@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
+from tensorplay.ops.guard import not_a_tensor
 from tensorplay.ops.recording import edge_of, wanted
 from tensorplay.tensor import Tensor, wrap
 
@@ -83,7 +84,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> tp.nn.functional.linear(tp.ones(1, 2), tp.ones(3, 2), tp.ones(3))
     tensor([[3., 3., 3.]])
     """
-    x, w = input._array, weight._array
+    try:
+        x, w = input._array, weight._array
+    except AttributeError:
+        known = isinstance(input, Tensor)
+        name, position, value = ("weight", 2, weight) if known else ("input", 1, input)
+        raise not_a_tensor("linear", name, position, value) from None
     b = None
     if x.dtype is not w.dtype and x.dtype != w.dtype:
         raise RuntimeError(

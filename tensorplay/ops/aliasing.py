@@ -25,6 +25,7 @@ from tensorplay.autograd.graph import Node
 from tensorplay.autograd.hooks import RETAIN, hooks_of, retains_grad
 from tensorplay.ops import dual
 from tensorplay.ops.recording import edge_of, recorded
+from tensorplay.ops.writing import refused_write
 from tensorplay.tensor import Tensor, wrap
 
 #: One operation that makes a view of its argument.
@@ -197,7 +198,10 @@ def write(target: Tensor, result: Tensor) -> None:
             place in the graph because recording was off when it was made.
     """
     _check_writable(target)
-    target._array[...] = result._array
+    try:
+        target._array[...] = result._array
+    except ValueError as error:
+        raise refused_write(target, error) from None
     target._version[0] += 1
     found = _base_of(target)
     if found is None:

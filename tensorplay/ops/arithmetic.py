@@ -71,6 +71,8 @@ def _sum_operator(ufunc: Any, node_class: type[Node]) -> Operator:
                 out = ufunc(x, y)
             except ValueError:
                 raise shape_error(x, y) from None
+            except TypeError:
+                return _mixed(operator, a, b)
         elif b.__class__ is float or b.__class__ is int:
             out = ufunc(x, b)
             if out.dtype is not x.dtype:
@@ -191,15 +193,35 @@ def _product_operator(
 
 def _mixed(operator: Operator, a: Tensor, b: Any, divide: bool = False) -> Any:
     """Bring the operands to one type, then operate."""
+    if operator is sub_operator:
+        _refuse_booleans(a, b)
     pair = common(a, b, divide)
     # Python then tries the other operand's method, and raises TypeError if that fails too.
     return NotImplemented if pair is None else operator(*pair)
+
+
+def _refuse_booleans(a: Tensor, b: Any) -> None:
+    """Raise RuntimeError for a difference with a boolean in it."""
+    first = a._array.dtype.kind == "b"
+    second = b._array.dtype.kind == "b" if isinstance(b, Tensor) else isinstance(b, bool)
+    if first and second:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    if first or second:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
 
 
 def reflected(operator: Operator, divide: bool = False) -> Operator:
     """The operator with a left operand that is not a tensor."""
 
     def reflected_operator(b: Tensor, a: Any) -> Any:
+        if operator is sub_operator:
+            _refuse_booleans(b, a)
         pair = common(b, a, divide)
         if pair is None:
             return NotImplemented

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from tensorplay import dtypes
-from tensorplay.ops import bits, combining, elementary, pointwise, power, rounding, selection
+from tensorplay.ops import (
+    bits,
+    combining,
+    comparison,
+    complex_numbers,
+    elementary,
+    pointwise,
+    power,
+    rounding,
+    selection,
+)
 from tensorplay.ops.conversion import numpy
 from tensorplay.ops.creation import tensor
 from tensorplay.tensor import Tensor, wrap
@@ -71,11 +81,25 @@ _SAME: dict[Any, Callable[..., Any]] = {
     np.floor: rounding.floor,
     np.ceil: rounding.ceil,
     np.trunc: rounding.trunc,
+    np.rint: rounding.round,
+    np.positive: pointwise.positive,
+    np.conjugate: complex_numbers.conj,
+    np.invert: bits.bitwise_not,
+    np.isnan: comparison.isnan,
+    np.isinf: comparison.isinf,
+    np.isfinite: comparison.isfinite,
+    np.signbit: comparison.signbit,
+    np.fabs: pointwise.abs,
+    np.logical_and: bits.logical_and,
+    np.logical_or: bits.logical_or,
+    np.logical_xor: bits.logical_xor,
+    np.logical_not: bits.logical_not,
 }
 
 #: Of these, the operands must be tensors, also where one is a number.
 _OF_TENSORS = frozenset(
     {np.maximum, np.minimum, np.fmax, np.fmin, np.arctan2, np.hypot, np.logaddexp}
+    | {np.logical_and, np.logical_or, np.logical_xor}
 )
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.indexing import scatter
 from tensorplay.ops.losses import check_reduction, reduced
-from tensorplay.ops.recording import edge_of, refuse_complex, wanted
+from tensorplay.ops.recording import edge_of, in_single, refuse_complex, wanted
 from tensorplay.ops.shape import permute, reshape
 from tensorplay.ops.softmax import log_softmax, softmax
 from tensorplay.tensor import Tensor, wrap
@@ -164,6 +165,9 @@ def nll_loss(
     """
     check_reduction(reduction)
     refuse_complex(input._array, "nll_loss")
+    if input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(nll_loss, input, target, weight, ignore_index, reduction)
+        return halved
     classes, counts = _checked_classes(input, target, ignore_index)
     rows = _as_rows(input)
     x = rows._array
@@ -174,7 +178,8 @@ def nll_loss(
     index = (np.arange(len(classes)), classes)
     out = x[index] * factor
     if reduction != "none":
-        out = dual.add_up(out)
+        # Of no rows the sum is zero, the mean is not a number.
+        out = dual.add_up(out) if len(classes) or reduction == "sum" else x.dtype.type(np.nan)
     node = NllLossBackward0((edge_of(rows),), (index, factor, x.shape)) if wanted(rows) else None
     loss = wrap(out, node)
     return reshape(loss, _sample_shape(input)) if reduction == "none" else loss
@@ -212,6 +217,10 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     refuse_complex(input._array, "cross_entropy")
+    if input._array.dtype is dtypes.float16:
+        given = (input, target, weight, ignore_index, reduction, label_smoothing)
+        halved: Tensor = in_single(cross_entropy, *given)
+        return halved
     if target._array.dtype.kind == "f":
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     classes, counts = _checked_classes(input, target, ignore_index)
@@ -242,6 +251,8 @@ def cross_entropy(
         saved = (x, p, index, weights, spread, share, own, scale)
         node = CrossEntropyLossBackward0((edge_of(rows),), saved, (rows._version,))
     if reduction != "none":
+        if not len(classes) and reduction == "mean":
+            return wrap(x.dtype.type(np.nan), node)
         return wrap(dual.add_up(losses, None), node)
     return reshape(wrap(losses, node), _sample_shape(input))
 

@@ -184,6 +184,10 @@ def arange(
     if end is None:
         raise TypeError("arange() needs at least the number to end at")
     start = 0 if start is None else start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         whole = all(hasattr(number, "__index__") for number in (start, end, step))
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
@@ -202,6 +206,8 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` numbers at equal distances from `start` to `end`, both included."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return finished(np.linspace(start, end, steps).astype(dtype), requires_grad, device)
 
@@ -223,6 +229,8 @@ def logspace(
     tensor([  1.,  10., 100.])
     """
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     powers = np.logspace(start, end, steps, base=base)
     return finished(powers.astype(dtype), requires_grad, device)
 

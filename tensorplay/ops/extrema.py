@@ -104,7 +104,7 @@ def _along(
     axis = axis_of(dim, x.ndim)
     if not x.ndim:
         return ValuesAndIndices(input.clone(), wrap(np.zeros((), np.int64)))
-    _check_not_empty(x, (axis,))
+    _check_not_empty(x, (axis,), search.__name__.removeprefix("arg"), dim)
     found = np.expand_dims(search(x, axis=axis), axis)
     index = index_along(found, axis)
     values = x[index]
@@ -129,7 +129,7 @@ def amin(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 def _shared(ufunc: Any, node_class: type[Node], input: Tensor, dim: Dim, keepdim: bool) -> Tensor:
     x = input._array
     axes = axes_of(dim, x.ndim) if x.ndim else ()
-    _check_not_empty(x, axes)
+    _check_not_empty(x, axes, "amax" if ufunc is np.maximum else "amin", dim)
     out = wrap(ufunc.reduce(x, axis=axes, keepdims=keepdim))
     if wanted(input):
         saved = (x, out._array, kept_shape(x.shape, axes), axes)
@@ -138,10 +138,15 @@ def _shared(ufunc: Any, node_class: type[Node], input: Tensor, dim: Dim, keepdim
     return out
 
 
-def _check_not_empty(x: np.ndarray[Any, Any], axes: tuple[int, ...]) -> None:
+def _check_not_empty(x: np.ndarray[Any, Any], axes: tuple[int, ...], name: str, dim: Any) -> None:
+    if dim is None and not x.size:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+            "reduction dim with the 'dim' argument."
+        )
     for axis in axes:
         if x.shape[axis] == 0:
-            raise RuntimeError("max() and min() need at least one element along the dimension")
+            raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -158,8 +163,15 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 def _index(search: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     x = input._array
+    name = search.__name__
     if dim is None:
+        if not x.size:
+            raise IndexError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0."
+            )
         found = search(x)
         return wrap(np.full((1,) * x.ndim, found) if keepdim else found)
     axis = axis_of(dim, x.ndim)
+    if x.ndim:
+        _check_not_empty(x, (axis,), name, dim)
     return wrap(search(x, axis=axis, keepdims=keepdim) if x.ndim else np.zeros((), np.int64))

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from tensorplay.autograd.graph import Node
-from tensorplay.ops.indexing import IndexBackward0, getitem, scatter
+from tensorplay.ops.indexing import IndexBackward0, scatter
 from tensorplay.ops.recording import recorded
 from tensorplay.ops.reduction import axis_of
 from tensorplay.tensor import Tensor
+
+_least: Any = np.minimum.reduce
+_greatest: Any = np.maximum.reduce
 
 
 class GatherBackward0(Node):
@@ -33,6 +36,16 @@ def index_along(indices: np.ndarray[Any, Any], axis: int) -> tuple[Any, ...]:
     return tuple(grid)
 
 
+def in_bounds(indices: np.ndarray[Any, Any], size: int, what: str) -> None:
+    """Raise IndexError unless all indices into a dimension lie within it; none may be negative."""
+    if not indices.size:
+        return
+    least, greatest = _least(indices, None), _greatest(indices, None)
+    if least < 0 or greatest >= size:
+        bad = least if least < 0 else greatest
+        raise IndexError(f"{what}: index {bad} is out of bounds for dimension with size {size}")
+
+
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """At each place of `index` the element of `input` that it names along `dim`.
 
@@ -49,9 +62,18 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     if picked.dtype.kind not in "iu":
         raise RuntimeError(f"gather(): expected integers as index, not {picked.dtype}")
+    axis = axis_of(dim, x.ndim)
     if not x.ndim:
+        in_bounds(picked, 1, "gather()")
         return input.clone()
-    place = index_along(picked, axis_of(dim, x.ndim))
+    in_bounds(picked, x.shape[axis], "gather()")
+    for i, size in enumerate(picked.shape):
+        if i != axis and size > x.shape[i]:
+            raise RuntimeError(
+                f"gather(): Expected index {list(picked.shape)} to be no larger than self "
+                f"{list(x.shape)} apart from dimension {axis}"
+            )
+    place = index_along(picked, axis)
     return recorded(x[place], GatherBackward0, input, (place, x.shape), index._version)
 
 
@@ -59,7 +81,14 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` that a vector of indices names."""
     x, picked = input._array, index._array
     axis = axis_of(dim, x.ndim)
-    if picked.ndim == 1 and picked.dtype.kind in "iu" and x.ndim:
-        place: Any = (*(slice(None),) * axis, picked)
-        return recorded(x[place], IndexBackward0, input, (place, x.shape), index._version)
-    return getitem(input, (*(slice(None),) * axis, index))
+    if picked.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if picked.dtype.kind not in "iu":
+        raise RuntimeError(f"index_select(): expected integers as index, not {picked.dtype}")
+    in_bounds(picked, x.shape[axis] if x.ndim else 1, "index_select()")
+    if not x.ndim:
+        if picked.size != 1:
+            raise IndexError("index_select(): a tensor without dimensions takes one index")
+        return input.clone()
+    place: Any = (*(slice(None),) * axis, picked.reshape(-1))
+    return recorded(x[place], IndexBackward0, input, (place, x.shape), index._version)

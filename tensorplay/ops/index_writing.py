@@ -73,15 +73,25 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return put_(input, *_slices(input, dim, index, as_operand(source, "source"), "index_copy_()"))
 
 
+def _from_the_front(input: Tensor, dim: int, index: Tensor) -> Any:
+    """Indices of which some may count from the end: only `index_fill` takes such, as PyTorch's."""
+    shape = input._array.shape
+    size = shape[axis_of(dim, len(shape))] if shape else 1
+    return np.where(index._array < 0, index._array + size, index._array)
+
+
 def _filled(input: Tensor, dim: int, index: Tensor, value: Any, what: str) -> _Target:
     if isinstance(value, Tensor) and value._array.ndim:
         raise RuntimeError(
             f"{what} only supports a 0-dimensional value tensor, but got tensor with "
             f"{value._array.ndim} dimension(s)."
         )
-    if isinstance(value, Tensor) and isinstance(index, Tensor):
+    given = as_operand(index, "index")._array
+    if isinstance(value, Tensor):
         # Each slice once, so that its gradient counts once.
-        index = wrap(np.unique(index._array))
+        index = wrap(np.unique(_from_the_front(input, dim, index)))
+    elif given.size and given.min() < 0:
+        index = wrap(_from_the_front(input, dim, index))
     return _slices(input, dim, index, value, what)
 
 

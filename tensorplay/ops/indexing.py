@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops.aliasing import viewed
 from tensorplay.ops.recording import edge_of, recorded, wanted
 from tensorplay.tensor import Tensor, wrap
 
+_BYTES = dtypes.uint8
 #: NumPy adds several times faster with one index on a vector than with any other kind; for so few
 #: elements, making that index costs more.
 _FEW = 500
@@ -121,6 +123,11 @@ def _may_repeat(index: Any) -> bool:
 def _as_numpy(part: Any) -> Any:
     if isinstance(part, Tensor):
         part = part._array
+        if part.dtype is _BYTES:
+            raise IndexError(
+                "a uint8 tensor as an index would be a mask to PyTorch, and numbers to NumPy: "
+                "convert it with .bool() or .long()"
+            )
         if part.dtype.kind not in "biu":
             raise IndexError(
                 f"tensors used as indices must be long, int, byte or bool tensors, not {part.dtype}"

@@ -19,6 +19,7 @@ from tensorplay.ops.aliasing import is_recorded, write
 from tensorplay.ops.indexing import getitem, in_two_steps, index_of, versions_of
 from tensorplay.ops.recording import cast, common, edge_of, shape_error, stretch
 from tensorplay.ops.shape import broadcast_to, reshape
+from tensorplay.ops.writing import refused_write
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -71,9 +72,7 @@ def check_fits(target: Tensor, result: Tensor) -> None:
 def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> Any:
     """The in-place form of a binary operator."""
 
-    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
-        if alpha != 1:
-            other = other * alpha
+    def in_place(input: Tensor, other: Any) -> Any:
         sources = (other,) if isinstance(other, Tensor) else ()
         if is_recorded(input, *sources):
             return write_through(input, out_of_place, other)
@@ -82,7 +81,10 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             # The ordinary case at once.  A ufunc refuses to write another type than it finds.
             y = other._array
             if x.dtype.kind == "f":
-                ufunc(x, y, x)
+                try:
+                    ufunc(x, y, x)
+                except ValueError as error:
+                    raise refused_write(input, error) from None
                 input._version[0] += 1
                 return input
         pair = common(input, other)
@@ -94,11 +96,17 @@ def _operator(ufunc: Any, out_of_place: Callable[..., Tensor], symbol: str) -> A
             operand = b._array if isinstance(b, Tensor) else b
             if getattr(operand, "shape", ()) != x.shape:
                 _check_broadcast(x.shape, getattr(operand, "shape", ()))
-            ufunc(x, operand, out=x)
+            try:
+                ufunc(x, operand, out=x)
+            except ValueError as error:
+                raise refused_write(input, error) from None
         else:
             result = out_of_place(input.detach(), other)
             check_fits(input, result)
-            x[...] = result._array
+            try:
+                x[...] = result._array
+            except ValueError as error:
+                raise refused_write(input, error) from None
         input._version[0] += 1
         return input
 
@@ -117,11 +125,27 @@ def _check_broadcast(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
         )
 
 
-add_ = _operator(np.add, arithmetic.add_operator, "+")
-sub_ = _operator(np.subtract, arithmetic.sub_operator, "-")
+def _scaled(operator: Any, name: str) -> Any:
+    """The in-place form of a sum, with the factor that these take."""
+
+    def in_place(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+        return operator(input, other if alpha == 1 else other * alpha)
+
+    in_place.__doc__ = f"`{name}`, written into the tensor."
+    return in_place
+
+
+def _power_into(x: Any, y: Any, out: Any) -> None:
+    out[...] = power.power_of(x, y)
+
+
+iadd = _operator(np.add, arithmetic.add_operator, "+")
+isub = _operator(np.subtract, arithmetic.sub_operator, "-")
+add_ = _scaled(iadd, "add")
+sub_ = _scaled(isub, "sub")
 mul_ = _operator(np.multiply, arithmetic.mul_operator, "*")
 div_ = _operator(np.divide, arithmetic.div_operator, "/")
-ipow = _operator(np.power, power.pow, "**")
+ipow = _operator(_power_into, power.pow, "**")
 
 
 def pow_(input: Tensor, exponent: Any) -> Tensor:
@@ -219,6 +243,8 @@ def _set(input: Tensor, index: Any, value: Any, versions: tuple[list[int], ...])
     source = value if isinstance(value, Tensor) else None
     raw = value if source is None else source._array
     if not is_recorded(input, *([] if source is None else [source])):
+        if not input._array.flags.writeable:
+            raise refused_write(input, ValueError("read-only"))
         _assign(input._array, index, raw)
         input._version[0] += 1
         return

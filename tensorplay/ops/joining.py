@@ -77,6 +77,11 @@ def _joined(of_arrays: Any, of_tensors: Any, parts: list[Any], axis: int) -> Any
 
 
 def _of_one_type(tensors: Sequence[Tensor]) -> list[Tensor]:
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(
+            f"argument 'tensors' (position 1) must be a list or tuple of Tensors, not "
+            f"{type(tensors).__name__}"
+        )
     if not tensors:
         raise RuntimeError("expected a non-empty list of Tensors")
     first = as_operand(tensors[0], "each element")._array.dtype

@@ -12,7 +12,7 @@ from tensorplay.ops import dual
 from tensorplay.ops.comparison import ne
 from tensorplay.ops.extrema import amax, amin
 from tensorplay.ops.pointwise import abs
-from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
+from tensorplay.ops.recording import as_operand, cast, edge_of, in_single, wanted
 from tensorplay.ops.reduction import Dim, axes_of, kept_shape
 from tensorplay.ops.shape import reshape
 from tensorplay.tensor import Tensor, wrap
@@ -176,6 +176,9 @@ def norm(
         raise RuntimeError(
             f"norm(): expected floating-point or complex elements, got {input._array.dtype}"
         )
+    if input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(norm, input, p, dim, keepdim)
+        return halved
     if p == 2 or p == "fro" or p is None:
         return _norm2(input, dim, keepdim)
     if isinstance(p, str):

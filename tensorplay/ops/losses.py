@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.pointwise import abs
 from tensorplay.ops.recording import (
     applied,
     common_tensors,
+    in_single,
     refuse_complex,
     stretched_edges,
     wanted,
@@ -72,6 +74,9 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     check_reduction(reduction)
     a, b = common_tensors(input, target, "target")
     refuse_complex(a._array, "mse_loss")
+    if a._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(mse_loss, a, b, reduction)
+        return halved
     out = np.square(applied(np.subtract, a._array, b._array))
     shape = out.shape
     scale = 2.0
@@ -124,6 +129,9 @@ def smooth_l1_loss(
 def _huber(input: Tensor, target: Tensor, reduction: str, delta: float, scale: float) -> Tensor:
     check_reduction(reduction)
     a, b = common_tensors(input, target, "target")
+    if a._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(_huber, a, b, reduction, delta, scale)
+        return halved
     size = np.abs(applied(np.subtract, a._array, b._array))
     near = np.minimum(size, delta)
     # Below delta this is half the square; above, delta * (size - delta / 2).

@@ -119,7 +119,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """As `gather`, but the other dimensions broadcast; without `dim`, as `take`."""
     if dim is None:
-        return take(input, indices).reshape(-1)
+        return gather(reshape(input, -1), 0, reshape(as_operand(indices, "indices"), -1))
     x, picked = input._array, as_operand(indices, "indices")._array
     if x.ndim != picked.ndim:
         raise RuntimeError(
@@ -133,4 +133,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     )
     wide = broadcast_to(input, (*both[:axis], x.shape[axis], *both[axis + 1 :]))
     index = broadcast_to(indices, (*both[:axis], picked.shape[axis], *both[axis + 1 :]))
+    if index._array.size and index._array.min() < 0:
+        # Counted from the end, as in PyTorch; unlike in `gather`.
+        counted = np.where(index._array < 0, index._array + x.shape[axis], index._array)
+        index = wrap(counted)
     return gather(wide, axis, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,7 +53,9 @@ from tensorplay.ops import (
     sorting,
     statistics,
 )
+from tensorplay.ops.guard import guarded, takes_tensors
 from tensorplay.ops.recording import cast
+from tensorplay.ops.writing import writing
 from tensorplay.tensor import Tensor
 
 OPERATORS: dict[str, Any] = {
@@ -71,11 +74,11 @@ OPERATORS: dict[str, Any] = {
     "__ge__": comparison.ge,
     "__getitem__": indexing.getitem,
     "__gt__": comparison.gt,
-    "__iadd__": inplace.add_,
+    "__iadd__": inplace.iadd,
     "__imul__": inplace.mul_,
     "__invert__": bits.bitwise_not,
     "__ipow__": inplace.ipow,
-    "__isub__": inplace.sub_,
+    "__isub__": inplace.isub,
     "__itruediv__": inplace.div_,
     "__le__": comparison.le,
     "__lshift__": bits.bitwise_left_shift,
@@ -546,11 +549,20 @@ def _set_imag(self: Tensor, value: Any) -> None:
 SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
 
 
+#: These look themselves for memory that must not be written to.
+_CHECKED = frozenset({"add_", "div_", "mul_", "pow_", "sub_"})
+
+
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
-        if "<locals>" in function.__qualname__:
-            # Made by a function that makes many: pickle must find it by its name.
+        if name in METHODS and takes_tensors(function):
+            function = guarded(function)
+        if name.endswith("_") and not name.endswith("__") and name not in _CHECKED:
+            function = writing(function)
+        module = sys.modules[function.__module__]
+        if getattr(module, function.__qualname__, None) is not function:
+            # Made by a function that makes many, or guarded there: pickle must find it by its name.
             function.__name__ = name
             function.__qualname__ = f"Tensor.{name}"
             function.__module__ = Tensor.__module__

@@ -12,7 +12,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import Node
 from tensorplay.ops import dual
 from tensorplay.ops.linalg import norm
-from tensorplay.ops.recording import as_operand, cast, edge_of, wanted
+from tensorplay.ops.recording import as_operand, cast, edge_of, in_single, wanted
 from tensorplay.ops.reduction import sum as sum_of
 from tensorplay.ops.selection import clamp
 from tensorplay.ops.shape import reshape, sizes
@@ -143,6 +143,11 @@ def _normalise(
 ) -> tuple[Tensor, Any, Any]:
     """The normalised tensor, the means and the variances (these keep the axes, with size 1)."""
     x = input._array
+    if x.dtype is dtypes.float16:
+        wide = [None if one is None else cast(one, dtypes.float32) for one in (weight, bias)]
+        single = cast(input, dtypes.float32)
+        out, mean, variance = _normalise(node_class, single, wide[0], wide[1], layout, eps)
+        return cast(out, dtypes.float16), mean, variance
     count = _count(x, layout.axes) or 1
     mean = dual.sum_over(x, layout.axes, True) / count
     out = x - mean
@@ -404,6 +409,9 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -
     >>> tp.nn.functional.normalize(tp.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
+    if as_operand(input, "input")._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(normalize, input, p, dim, eps)
+        return halved
     result: Tensor = input / clamp(norm(input, p, dim, True), eps)
     return result
 
@@ -418,6 +426,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> tp.nn.functional.cosine_similarity(tp.tensor([[3.0, 4.0]]), tp.tensor([[6.0, 8.0]]))
     tensor([1.])
     """
+    if as_operand(x1, "x1")._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(cosine_similarity, x1, x2, dim, eps)
+        return halved
     product: Tensor = x1 * x2
     ndim = product._array.ndim
     first, second = [

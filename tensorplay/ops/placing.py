@@ -11,10 +11,12 @@ import numpy as np
 
 from tensorplay.autograd.graph import Node
 from tensorplay.ops.aliasing import is_recorded
+from tensorplay.ops.gathering import in_bounds
 from tensorplay.ops.indexing import add_at
 from tensorplay.ops.inplace import SetItemBackward0, write_through
 from tensorplay.ops.recording import cast, edge_of, wanted
 from tensorplay.ops.shape import broadcast_to
+from tensorplay.ops.writing import refused_write
 from tensorplay.tensor import Tensor, wrap
 
 
@@ -91,6 +93,9 @@ def put_add_(input: Tensor, place: Place, source: Any) -> Tensor:
     source = _source(input, place, source)
     if is_recorded(input, source):
         return write_through(input, put_add, place, source)
+    if not input._array.flags.writeable:
+        # NumPy would write all the same.
+        raise refused_write(input, ValueError("read-only"))
     add_at(input._array, place.index, source._array)
     input._version[0] += 1
     return input
@@ -115,8 +120,5 @@ def checked(index: Any, size: int, what: str) -> np.ndarray[Any, Any]:
     indices = index._array
     if indices.dtype.kind not in "iu":
         raise RuntimeError(f"{what}: expected integers as index, not {indices.dtype}")
-    if indices.size and (low := indices.min()) < 0:
-        raise IndexError(f"{what}: index {low} is out of bounds for dimension with size {size}")
-    if indices.size and (high := indices.max()) >= size:
-        raise IndexError(f"{what}: index {high} is out of bounds for dimension with size {size}")
+    in_bounds(indices, size, what)
     return indices

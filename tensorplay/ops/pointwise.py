@@ -10,6 +10,7 @@ import numpy as np
 from tensorplay.autograd.grad_mode import grad_mode, switched_off
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
+from tensorplay.ops.guard import not_a_tensor
 from tensorplay.ops.recording import edge_of, floating, refuse_complex, wanted
 from tensorplay.tensor import Tensor, wrap
 
@@ -128,16 +129,28 @@ def unary(
         function: From array to array.
         to_float: Convert integers first.
     """
+    name = node_class.__name__.removesuffix("Backward0").lower()
     keeps_input = node_class.lift == (0,)
     keeps_output = node_class.lift == (OUTPUT,)
 
     def operation(input: Tensor) -> Tensor:
-        x = input._array
+        try:
+            x = input._array
+        except AttributeError:
+            raise not_a_tensor(name, "input", 1, input) from None
         if to_float:
             kind = x.dtype.kind
             if kind != "f" and kind != "c":
                 return operation(floating(input))
-        out = function(x)
+        try:
+            out = function(x)
+        except TypeError:
+            if x.dtype.kind != "b":
+                raise
+            raise RuntimeError(
+                f"{name}() of a bool tensor is not supported. If you are trying to invert a mask, "
+                "use the `~` or `logical_not()` operator instead."
+            ) from None
         if out.__class__ is not _ndarray:
             out = _asarray(out)
         tensor = Tensor()
@@ -173,9 +186,7 @@ def unary(
     operation.__doc__ = doc
     # Pickle finds it by its name in the module that has its node class.
     operation.__module__ = node_class.__module__
-    operation.__name__ = operation.__qualname__ = node_class.__name__.removesuffix(
-        "Backward0"
-    ).lower()
+    operation.__name__ = operation.__qualname__ = name
     return operation
 
 

@@ -26,7 +26,10 @@ def formatted(tensor: Tensor) -> str:
         notes.append(f"size={array.shape}")
     dtype = array.dtype
     default = dtypes.get_default_dtype()
-    if dtype not in _OBVIOUS and dtype not in (default, dtypes.complex_like(default)):
+    if (dtype not in _OBVIOUS or not array.size) and dtype not in (
+        default,
+        dtypes.complex_like(default),
+    ):
         notes.append(f"dtype={dtype}")
     if tensor._node is not None:
         notes.append(f"grad_fn=<{tensor._node.name()}>")

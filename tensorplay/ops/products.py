@@ -14,7 +14,7 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import OUTPUT, Node
 from tensorplay.ops import dual
 from tensorplay.ops.joining import cat
-from tensorplay.ops.recording import cast, edge_of, wanted
+from tensorplay.ops.recording import cast, edge_of, in_single, wanted
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.shape import flatten
 from tensorplay.tensor import Tensor, wrap
@@ -139,6 +139,9 @@ def prod(
     tensor([ 2., 12.])
     """
     input = _summable(input, dtype)
+    if input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(prod, input, dim, keepdim)
+        return halved
     if dim is None:
         whole = flatten(input)
         return prod(whole, 0)
@@ -168,6 +171,9 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     tensor([1., 3., 6.])
     """
     input = _summable(input, dtype)
+    if input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(cumsum, input, dim)
+        return halved
     axis = axis_of(dim, input._array.ndim)
     result: Tensor = _running_sum(input, axis, False) if input._array.ndim else input.clone()
     return result
@@ -177,6 +183,9 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along a dimension; arguments as for `cumsum`."""
     input = _summable(input, dtype)
     x = input._array
+    if x.dtype is dtypes.float16:
+        halved: Tensor = in_single(cumprod, input, dim)
+        return halved
     axis = axis_of(dim, x.ndim)
     if not x.ndim:
         return input.clone()

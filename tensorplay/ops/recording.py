@@ -107,6 +107,20 @@ def floating(tensor: Tensor) -> Tensor:
     return tensor if tensor._array.dtype.kind in "fc" else cast(tensor, dtypes.get_default_dtype())
 
 
+def in_single(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    """An operation on numbers of half precision, computed in float32 and rounded once at the end.
+
+    Half precision would overflow, or lose the small terms, in a sum of a few thousand elements.
+    """
+    wide = [
+        cast(one, dtypes.float32)
+        if isinstance(one, Tensor) and one._array.dtype is dtypes.float16
+        else one
+        for one in args
+    ]
+    return cast(operation(*wide, **kwargs), dtypes.float16)
+
+
 def refuse_complex(array: Any, operation: str) -> None:
     """Raise NotImplementedError for an operation that complex numbers do not have."""
     if array.dtype.kind == "c":

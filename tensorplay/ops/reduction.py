@@ -10,8 +10,10 @@ from tensorplay import dtypes
 from tensorplay.autograd.graph import OUTPUT, BareNode, Node
 from tensorplay.ops import dual
 from tensorplay.ops.pointwise import unary
-from tensorplay.ops.recording import cast, edge_of, recorded, wanted
+from tensorplay.ops.recording import cast, edge_of, in_single, recorded, wanted
 from tensorplay.tensor import Tensor, wrap
+
+_HALF = dtypes.float16
 
 Dim = int | tuple[int, ...] | list[int] | None
 
@@ -117,6 +119,9 @@ def sum(
     elif input._array.dtype.kind in "biu":
         input = cast(input, dtypes.int64)
     x = input._array
+    if x.dtype is _HALF:
+        summed: Tensor = in_single(sum, input, dim if axis is None else axis, keepdim)
+        return summed
     axes, kept = _reduction(x.shape, dim if axis is None else axis)
     out = dual.add_up(x, axes, None, None, keepdim)
     return recorded(out, SumBackward0, input, (x.shape, kept))
@@ -138,6 +143,9 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {x.dtype}"
         )
+    if x.dtype is _HALF:
+        halved: Tensor = in_single(mean, input, dim if axis is None else axis, keepdim)
+        return halved
     axes, kept = _reduction(x.shape, dim if axis is None else axis)
     count = x.size
     if axes is not None:
@@ -171,6 +179,9 @@ def var(
     x = input._array
     if x.dtype.kind != "f":
         raise RuntimeError("std and var only support floating point and complex dtypes")
+    if x.dtype is _HALF:
+        halved: Tensor = in_single(var, input, dim, correction, keepdim)
+        return halved
     axes = axes_of(dim, x.ndim) if x.ndim else ()
     count = 1
     for i in axes:
@@ -210,6 +221,9 @@ def std(
     input: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False, **options: Any
 ) -> Tensor:
     """The standard deviation: the square root of `var`, whose arguments it takes."""
+    if input._array.dtype is _HALF:
+        halved: Tensor = in_single(std, input, dim, correction, keepdim, **options)
+        return halved
     return _root(var(input, dim, correction, keepdim, **options))
 
 

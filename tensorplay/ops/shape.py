@@ -85,7 +85,8 @@ def sizes(given: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
     try:
         return tuple([size.__index__() for size in given])
     except AttributeError:
-        raise TypeError(f"sizes must be integers, not {given!r}") from None
+        kinds = ", ".join([type(size).__name__ for size in given])
+        raise TypeError(f"sizes must be ints, or one sequence of ints, not ({kinds})") from None
 
 
 def reshape(input: Tensor, *sizes_of_it: Any, shape: Any = None) -> Tensor:

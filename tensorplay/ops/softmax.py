@@ -13,6 +13,7 @@ from tensorplay.ops.recording import (
     cast,
     edge_of,
     floating,
+    in_single,
     recorded,
     refuse_complex,
     wanted,
@@ -52,6 +53,9 @@ def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` over dimensions, computed without overflow."""
     input = floating(input)
     x = input._array
+    if x.dtype is dtypes.float16:
+        halved: Tensor = in_single(logsumexp, input, dim, keepdim)
+        return halved
     axes = axes_of(dim, x.ndim) if x.ndim else ()
     kept = kept_shape(x.shape, axes)
     top = _max(x.real, axis=axes, keepdims=True, initial=-np.inf)
@@ -88,10 +92,16 @@ def _normalised(
 ) -> Tensor:
     input = floating(input) if dtype is None else cast(input, dtypes.as_dtype(dtype))
     x = input._array
+    if x.dtype is dtypes.float16:
+        wide = _normalised(function, node_class, input, dim, dtypes.float32)
+        return cast(wide, dtypes.float16)
     if x.dtype.kind == "c":
         refuse_complex(x, "softmax")
     axis = axis_of(dim, x.ndim)
-    array = function(x, axis) if x.ndim else function(x.reshape(1), 0).reshape(())
+    if not x.size:
+        array = x.copy()
+    else:
+        array = function(x, axis) if x.ndim else function(x.reshape(1), 0).reshape(())
     out = recorded(array, node_class, input, (array, (axis,) if x.ndim else ()))
     if out._node is not None:
         out._node.versions = (out._version,)

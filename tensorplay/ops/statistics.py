@@ -6,13 +6,28 @@ from typing import Any
 
 import numpy as np
 
+from tensorplay import dtypes
+from tensorplay.autograd.graph import OUTPUT, Node
+from tensorplay.ops import dual
 from tensorplay.ops.extrema import ValuesAndIndices
 from tensorplay.ops.gathering import gather
-from tensorplay.ops.recording import refuse_complex
+from tensorplay.ops.recording import edge_of, in_single, refuse_complex, wanted
 from tensorplay.ops.reduction import Dim, axes_of, axis_of, mean, std, sum, var
 from tensorplay.ops.selection import where
 from tensorplay.ops.shape import reshape, squeeze
 from tensorplay.tensor import Tensor, wrap
+
+
+class MedianBackward0(Node):
+    """Of all elements: those that are equal to the median share its gradient evenly."""
+
+    __slots__ = ()
+    lift = (0, OUTPUT)
+
+    def rule(self, grad: Any, x: Any, out: Any) -> tuple[Any, ...]:
+        values, middle = dual.array(x), dual.array(out)
+        chosen = np.isnan(values) if np.isnan(middle) else values == middle
+        return (grad * np.divide(chosen, chosen.sum(), dtype=values.dtype),)
 
 
 def var_mean(
@@ -46,6 +61,9 @@ def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any 
 
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; arguments as for `mean`."""
+    if dtype is None and input._array.dtype is dtypes.float16:
+        halved: Tensor = in_single(nanmean, input, dim, keepdim)
+        return halved
     count = sum(wrap(~np.isnan(input._array)), dim, keepdim)
     result: Tensor = nansum(input, dim, keepdim, dtype=dtype) / count
     return result
@@ -84,7 +102,13 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, skip_nan: bool) -> An
         if not input._array.size:
             dtype = input._array.dtype
             return wrap(np.full((), np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype))
-        return _median(reshape(input, -1), 0, False, skip_nan).values
+        found = _median(reshape(input.detach(), -1), 0, False, skip_nan).values
+        if wanted(input):
+            saved = (input._array, found._array)
+            versions = (input._version, found._version)
+            found._node = MedianBackward0((edge_of(input),), saved, versions)
+            found._requires_grad = True
+        return found
     axis = axis_of(dim, input._array.ndim)
     if not input._array.ndim:
         return ValuesAndIndices(input.clone(), wrap(np.zeros((), np.int64)))

@@ -158,3 +158,15 @@ def test_dlpack_refuses_what_cannot_be_shared():
         tp.from_dlpack(leaf(1.0))
     with pytest.raises(TypeError, match="not list"):
         tp.from_dlpack([1.0])
+
+
+def test_tests_and_signs_of_tensors_that_require_grad():
+    x = tp.tensor([1.5, -2.0, float("nan")], requires_grad=True)
+    for ufunc in (np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not):
+        found = ufunc(x)
+        assert isinstance(found, tp.Tensor)
+        assert not found.requires_grad
+        np.testing.assert_array_equal(found.numpy(), ufunc(x.detach().numpy()))
+    assert np.logical_and(x, True).tolist() == [True, True, True]
+    for ufunc in (np.rint, np.positive, np.conjugate, np.fabs):
+        assert ufunc(x).requires_grad

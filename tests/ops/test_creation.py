@@ -21,7 +21,7 @@ def test_types_of_data():
     assert tp.tensor(np.float64(1)).dtype == tp.float64
     assert tp.tensor([np.float64(1)]).dtype == tp.float64
     assert tp.tensor([1, 2], dtype=tp.float64).dtype == tp.float64
-    assert tp.tensor([1.5], dtype=float).dtype == tp.float32
+    assert tp.tensor([1.5], dtype=float).dtype == tp.float64
     assert tp.tensor([1.5], dtype=int).tolist() == [1]
     assert tp.tensor([tp.tensor(1.0), tp.tensor(2.0)]).tolist() == [1.0, 2.0]
 

@@ -38,7 +38,7 @@ def test_capsules():
     mine = tp.from_dlpack(torch.utils.dlpack.to_dlpack(theirs))
     theirs[0] = 5
     assert mine.tolist() == [5.0, 1.0, 2.0]
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(RuntimeError, match="read-only"):
         mine.add_(1)
     mine = tp.ones(3)
     theirs = torch.utils.dlpack.from_dlpack(mine.__dlpack__())

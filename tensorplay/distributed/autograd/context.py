@@ -110,11 +110,16 @@ class DistAutogradContext:
     def settle_finished(self, rank: int) -> None:
         """Gradients are asked for: passes of workers other than `rank`, this one, count as ended.
 
-        Except those that run here, and those that are known to have failed.
+        Except those that run here, and those that are known to have failed.  A pass runs no more
+        once its report is on the way: who started it may ask before the runner has come to rest.
         """
         with self.lock:
             if self.gradients.staged:
-                running = {one for one, runner in self.passes.values() if runner is not None}
+                running = {
+                    one
+                    for one, runner in self.passes.values()
+                    if runner is not None and not runner.reported
+                }
                 for pass_id in tuple(self.gradients.staged):
                     if pass_id >> RANK_SHIFT != rank and pass_id not in running:
                         self.gradients.settle(pass_id, pass_id not in self.ended)

@@ -43,6 +43,11 @@ class PassRunner:
         #: What the thread given the work has to call; always the same object.
         self.task: Callable[[], None] = self._run
 
+    @property
+    def reported(self) -> bool:
+        """Whether this worker has done its part; its report has left, or is about to."""
+        return self._pass.done
+
     def post(self, event: Event) -> Callable[[], None] | None:
         """Add an event.  Returns `task` if the caller must see to it that it is run."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,11 +176,15 @@ def test_the_next_pass_tells_which_was_the_last_good_one(
 
 def test_who_asks_for_gradients_gets_those_of_finished_passes_of_others() -> None:
     context, x = DistAutogradContext(1), leaf()
-    own, finished, running, failed = (passes_of(rank)[0] for rank in (0, 1, 2, 3))
-    for value, pass_id in enumerate((own, finished, running, failed)):
+    own, finished, running, failed, reported = (passes_of(rank)[0] for rank in range(5))
+    for value, pass_id in enumerate((own, finished, running, failed, reported)):
         context.stage(pass_id, x, one(10.0**value))
-    context.passes = {1: (finished, None), 2: (running, object())}  # type: ignore[dict-item]
+    context.passes = {
+        1: (finished, None),
+        2: (running, SimpleNamespace(reported=False)),  # type: ignore[dict-item]
+        4: (reported, SimpleNamespace(reported=True)),  # type: ignore[dict-item]
+    }
     context.ended.add(failed)
     context.settle_finished(0)
-    assert context.gradients.settled[x].tolist() == [10.0]
+    assert context.gradients.settled[x].tolist() == [10_010.0]
     assert list(context.gradients.staged) == [own, running]
