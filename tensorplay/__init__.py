@@ -70,23 +70,7 @@ from tensorplay.ops.arithmetic import (
 from tensorplay.ops.arithmetic import (
     sub as subtract,
 )
-from tensorplay.ops.arranging import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    broadcast_shapes,
-    broadcast_tensors,
-    cartesian_prod,
-    column_stack,
-    dstack,
-    hsplit,
-    hstack,
-    meshgrid,
-    tensor_split,
-    vsplit,
-    vstack,
-)
-from tensorplay.ops.array_protocol import from_dlpack
+from tensorplay.ops.attaching import loaded as _loaded
 from tensorplay.ops.bits import (
     bitwise_and,
     bitwise_left_shift,
@@ -98,20 +82,6 @@ from tensorplay.ops.bits import (
     logical_not,
     logical_or,
     logical_xor,
-)
-from tensorplay.ops.combining import (
-    addcdiv,
-    addcmul,
-    atan2,
-    fmax,
-    fmin,
-    hypot,
-    lerp,
-    logaddexp,
-    nan_to_num,
-)
-from tensorplay.ops.combining import (
-    atan2 as arctan2,
 )
 from tensorplay.ops.comparison import (
     all as all,
@@ -166,16 +136,7 @@ from tensorplay.ops.complex_numbers import (
 from tensorplay.ops.complex_numbers import (
     complex as complex,
 )
-from tensorplay.ops.contraction import einsum, inner, tensordot
 from tensorplay.ops.conversion import detach, result_type
-from tensorplay.ops.counting import (
-    bincount,
-    bucketize,
-    histc,
-    searchsorted,
-    unique,
-    unique_consecutive,
-)
 from tensorplay.ops.creation import (
     arange,
     as_tensor,
@@ -193,97 +154,14 @@ from tensorplay.ops.creation import (
     zeros,
     zeros_like,
 )
-from tensorplay.ops.decompositions import cholesky_of_input as cholesky
-from tensorplay.ops.decompositions import svd_with_v as svd
-from tensorplay.ops.determinants import det_of_input as det
-from tensorplay.ops.determinants import logdet, pinverse
-from tensorplay.ops.determinants import slogdet_of_input as slogdet
-from tensorplay.ops.diagonals import (
-    diag,
-    diag_embed,
-    diagflat,
-    diagonal,
-    trace,
-    tril,
-    tril_indices,
-    triu,
-    triu_indices,
-)
-from tensorplay.ops.elementary import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    cosh,
-    exp2,
-    expm1,
-    log1p,
-    log2,
-    log10,
-    logit,
-    rsqrt,
-    sinc,
-    sinh,
-    tan,
-)
-from tensorplay.ops.elementary import (
-    acos as arccos,
-)
-from tensorplay.ops.elementary import (
-    acosh as arccosh,
-)
-from tensorplay.ops.elementary import (
-    asin as arcsin,
-)
-from tensorplay.ops.elementary import (
-    asinh as arcsinh,
-)
-from tensorplay.ops.elementary import (
-    atan as arctan,
-)
-from tensorplay.ops.elementary import (
-    atanh as arctanh,
-)
-from tensorplay.ops.error_function import erf, erfc
 from tensorplay.ops.extrema import amax, amin, argmax, argmin
 from tensorplay.ops.extrema import max as max
 from tensorplay.ops.extrema import min as min
 from tensorplay.ops.gathering import gather, index_select
-from tensorplay.ops.index_writing import index_add, index_copy, index_fill, index_put
 from tensorplay.ops.joining import cat, chunk, split, stack, unbind
 from tensorplay.ops.joining import cat as concat
 from tensorplay.ops.joining import cat as concatenate
 from tensorplay.ops.linalg import bmm, dot, matmul, mm, norm, outer
-from tensorplay.ops.masking import masked_fill, masked_scatter, masked_select, take, take_along_dim
-from tensorplay.ops.matrix_products import (
-    addbmm,
-    addmm,
-    addmv,
-    addr,
-    baddbmm,
-    cross,
-    kron,
-    mv,
-    vdot,
-)
-from tensorplay.ops.movement import (
-    adjoint,
-    flip,
-    fliplr,
-    flipud,
-    movedim,
-    narrow,
-    ravel,
-    repeat_interleave,
-    roll,
-    rot90,
-    select,
-    tile,
-    unflatten,
-)
-from tensorplay.ops.movement import movedim as moveaxis
 from tensorplay.ops.pointwise import (
     abs as abs,
 )
@@ -310,7 +188,6 @@ from tensorplay.ops.pointwise import (
     neg as negative,
 )
 from tensorplay.ops.power import pow as pow
-from tensorplay.ops.products import cumprod, cumsum, prod
 from tensorplay.ops.reduction import mean, std, var
 from tensorplay.ops.reduction import sum as sum
 from tensorplay.ops.rounding import ceil, floor, floor_divide, fmod, frac, remainder, trunc
@@ -320,8 +197,6 @@ from tensorplay.ops.rounding import (
 from tensorplay.ops.rounding import (
     trunc as fix,
 )
-from tensorplay.ops.sampling import bernoulli, multinomial, normal
-from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce
 from tensorplay.ops.selection import clamp, clamp_max, clamp_min, maximum, minimum, where
 from tensorplay.ops.selection import (
     clamp as clip,
@@ -340,17 +215,6 @@ from tensorplay.ops.shape import (
 )
 from tensorplay.ops.shape import transpose as swapdims
 from tensorplay.ops.softmax import log_softmax, logsumexp, softmax
-from tensorplay.ops.solving import inverse, matrix_power
-from tensorplay.ops.sorting import argsort, cummax, cummin, kthvalue, msort, sort, topk
-from tensorplay.ops.statistics import (
-    count_nonzero,
-    median,
-    nanmean,
-    nanmedian,
-    nansum,
-    std_mean,
-    var_mean,
-)
 from tensorplay.random import (
     Generator,
     get_rng_state,
@@ -371,6 +235,149 @@ from tensorplay.tensor import Tensor
 if TYPE_CHECKING:
     from tensorplay import distributed, distributions, futures, linalg, nn, optim, utils
     from tensorplay.io import load, save
+    from tensorplay.ops.arranging import (
+        atleast_1d,
+        atleast_2d,
+        atleast_3d,
+        broadcast_shapes,
+        broadcast_tensors,
+        cartesian_prod,
+        column_stack,
+        dstack,
+        hsplit,
+        hstack,
+        meshgrid,
+        tensor_split,
+        vsplit,
+        vstack,
+    )
+    from tensorplay.ops.array_protocol import from_dlpack
+    from tensorplay.ops.combining import (
+        addcdiv,
+        addcmul,
+        atan2,
+        fmax,
+        fmin,
+        hypot,
+        lerp,
+        logaddexp,
+        nan_to_num,
+    )
+    from tensorplay.ops.combining import (
+        atan2 as arctan2,
+    )
+    from tensorplay.ops.contraction import einsum, inner, tensordot
+    from tensorplay.ops.counting import (
+        bincount,
+        bucketize,
+        histc,
+        searchsorted,
+        unique,
+        unique_consecutive,
+    )
+    from tensorplay.ops.decompositions import cholesky_of_input as cholesky
+    from tensorplay.ops.decompositions import svd_with_v as svd
+    from tensorplay.ops.determinants import det_of_input as det
+    from tensorplay.ops.determinants import logdet, pinverse
+    from tensorplay.ops.determinants import slogdet_of_input as slogdet
+    from tensorplay.ops.diagonals import (
+        diag,
+        diag_embed,
+        diagflat,
+        diagonal,
+        trace,
+        tril,
+        tril_indices,
+        triu,
+        triu_indices,
+    )
+    from tensorplay.ops.elementary import (
+        acos,
+        acosh,
+        asin,
+        asinh,
+        atan,
+        atanh,
+        cosh,
+        exp2,
+        expm1,
+        log1p,
+        log2,
+        log10,
+        logit,
+        rsqrt,
+        sinc,
+        sinh,
+        tan,
+    )
+    from tensorplay.ops.elementary import (
+        acos as arccos,
+    )
+    from tensorplay.ops.elementary import (
+        acosh as arccosh,
+    )
+    from tensorplay.ops.elementary import (
+        asin as arcsin,
+    )
+    from tensorplay.ops.elementary import (
+        asinh as arcsinh,
+    )
+    from tensorplay.ops.elementary import (
+        atan as arctan,
+    )
+    from tensorplay.ops.elementary import (
+        atanh as arctanh,
+    )
+    from tensorplay.ops.error_function import erf, erfc
+    from tensorplay.ops.index_writing import index_add, index_copy, index_fill, index_put
+    from tensorplay.ops.masking import (
+        masked_fill,
+        masked_scatter,
+        masked_select,
+        take,
+        take_along_dim,
+    )
+    from tensorplay.ops.matrix_products import (
+        addbmm,
+        addmm,
+        addmv,
+        addr,
+        baddbmm,
+        cross,
+        kron,
+        mv,
+        vdot,
+    )
+    from tensorplay.ops.movement import (
+        adjoint,
+        flip,
+        fliplr,
+        flipud,
+        movedim,
+        narrow,
+        ravel,
+        repeat_interleave,
+        roll,
+        rot90,
+        select,
+        tile,
+        unflatten,
+    )
+    from tensorplay.ops.movement import movedim as moveaxis
+    from tensorplay.ops.products import cumprod, cumsum, prod
+    from tensorplay.ops.sampling import bernoulli, multinomial, normal
+    from tensorplay.ops.scattering import scatter, scatter_add, scatter_reduce
+    from tensorplay.ops.solving import inverse, matrix_power
+    from tensorplay.ops.sorting import argsort, cummax, cummin, kthvalue, msort, sort, topk
+    from tensorplay.ops.statistics import (
+        count_nonzero,
+        median,
+        nanmean,
+        nanmedian,
+        nansum,
+        std_mean,
+        var_mean,
+    )
 
 __version__ = "0.1.0"
 
@@ -381,6 +388,141 @@ Size = tuple  # type: ignore[type-arg]  # a class, not an annotation
 _LAZY = frozenset({"distributed", "distributions", "futures", "linalg", "nn", "optim", "utils"})
 #: Functions of such modules.
 _LAZY_FUNCTIONS = {"load": "io", "save": "io"}
+
+#: Operations that are imported when first used, and their modules (and names there).
+_LATER = {
+    "acos": "elementary",
+    "acosh": "elementary",
+    "addbmm": "matrix_products",
+    "addcdiv": "combining",
+    "addcmul": "combining",
+    "addmm": "matrix_products",
+    "addmv": "matrix_products",
+    "addr": "matrix_products",
+    "adjoint": "movement",
+    "arccos": "elementary.acos",
+    "arccosh": "elementary.acosh",
+    "arcsin": "elementary.asin",
+    "arcsinh": "elementary.asinh",
+    "arctan": "elementary.atan",
+    "arctan2": "combining.atan2",
+    "arctanh": "elementary.atanh",
+    "argsort": "sorting",
+    "asin": "elementary",
+    "asinh": "elementary",
+    "atan": "elementary",
+    "atan2": "combining",
+    "atanh": "elementary",
+    "atleast_1d": "arranging",
+    "atleast_2d": "arranging",
+    "atleast_3d": "arranging",
+    "baddbmm": "matrix_products",
+    "bernoulli": "sampling",
+    "bincount": "counting",
+    "broadcast_shapes": "arranging",
+    "broadcast_tensors": "arranging",
+    "bucketize": "counting",
+    "cartesian_prod": "arranging",
+    "cholesky": "decompositions.cholesky_of_input",
+    "column_stack": "arranging",
+    "cosh": "elementary",
+    "count_nonzero": "statistics",
+    "cross": "matrix_products",
+    "cummax": "sorting",
+    "cummin": "sorting",
+    "cumprod": "products",
+    "cumsum": "products",
+    "det": "determinants.det_of_input",
+    "diag": "diagonals",
+    "diag_embed": "diagonals",
+    "diagflat": "diagonals",
+    "diagonal": "diagonals",
+    "dstack": "arranging",
+    "einsum": "contraction",
+    "erf": "error_function",
+    "erfc": "error_function",
+    "exp2": "elementary",
+    "expm1": "elementary",
+    "flip": "movement",
+    "fliplr": "movement",
+    "flipud": "movement",
+    "fmax": "combining",
+    "fmin": "combining",
+    "from_dlpack": "array_protocol",
+    "histc": "counting",
+    "hsplit": "arranging",
+    "hstack": "arranging",
+    "hypot": "combining",
+    "index_add": "index_writing",
+    "index_copy": "index_writing",
+    "index_fill": "index_writing",
+    "index_put": "index_writing",
+    "inner": "contraction",
+    "inverse": "solving",
+    "kron": "matrix_products",
+    "kthvalue": "sorting",
+    "lerp": "combining",
+    "log10": "elementary",
+    "log1p": "elementary",
+    "log2": "elementary",
+    "logaddexp": "combining",
+    "logdet": "determinants",
+    "logit": "elementary",
+    "masked_fill": "masking",
+    "masked_scatter": "masking",
+    "masked_select": "masking",
+    "matrix_power": "solving",
+    "median": "statistics",
+    "meshgrid": "arranging",
+    "moveaxis": "movement.movedim",
+    "movedim": "movement",
+    "msort": "sorting",
+    "multinomial": "sampling",
+    "mv": "matrix_products",
+    "nan_to_num": "combining",
+    "nanmean": "statistics",
+    "nanmedian": "statistics",
+    "nansum": "statistics",
+    "narrow": "movement",
+    "normal": "sampling",
+    "pinverse": "determinants",
+    "prod": "products",
+    "ravel": "movement",
+    "repeat_interleave": "movement",
+    "roll": "movement",
+    "rot90": "movement",
+    "rsqrt": "elementary",
+    "scatter": "scattering",
+    "scatter_add": "scattering",
+    "scatter_reduce": "scattering",
+    "searchsorted": "counting",
+    "select": "movement",
+    "sinc": "elementary",
+    "sinh": "elementary",
+    "slogdet": "determinants.slogdet_of_input",
+    "sort": "sorting",
+    "std_mean": "statistics",
+    "svd": "decompositions.svd_with_v",
+    "take": "masking",
+    "take_along_dim": "masking",
+    "tan": "elementary",
+    "tensor_split": "arranging",
+    "tensordot": "contraction",
+    "tile": "movement",
+    "topk": "sorting",
+    "trace": "diagonals",
+    "tril": "diagonals",
+    "tril_indices": "diagonals",
+    "triu": "diagonals",
+    "triu_indices": "diagonals",
+    "unflatten": "movement",
+    "unique": "counting",
+    "unique_consecutive": "counting",
+    "var_mean": "statistics",
+    "vdot": "matrix_products",
+    "vsplit": "arranging",
+    "vstack": "arranging",
+}
 
 # Without the names that are builtins too, so that `import *` hides none.
 __all__ = [
@@ -728,8 +870,13 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"tensorplay.{name}")
     if name in _LAZY_FUNCTIONS:
         return getattr(importlib.import_module(f"tensorplay.{_LAZY_FUNCTIONS[name]}"), name)
+    if name in _LATER:
+        module, _, attribute = _LATER[name].partition(".")
+        value = getattr(_loaded(module), attribute or name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS})
+    return sorted({*globals(), *_LAZY, *_LAZY_FUNCTIONS, *_LATER})

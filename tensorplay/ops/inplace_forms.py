@@ -130,3 +130,11 @@ OPERATORS = {
     "__irshift__": _operator("bitwise_right_shift_"),
     "__ixor__": _operator("bitwise_xor_"),
 }
+
+
+def __getattr__(name: str) -> Any:
+    """The forms, as attributes of the module."""
+    try:
+        return OPERATORS[name] if name in OPERATORS else METHODS[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,52 +10,54 @@ from tensorplay.autograd import api, hooks
 from tensorplay.ops import (
     aliasing,
     arithmetic,
-    arranging,
-    array_protocol,
     bits,
-    combining,
     comparison,
     complex_numbers,
-    contraction,
     conversion,
-    counting,
     creation,
-    decompositions,
-    determinants,
-    diagonals,
-    elementary,
-    error_function,
     extrema,
     gathering,
-    index_writing,
     indexing,
     inplace,
-    inplace_forms,
-    inplace_shape,
     joining,
     linalg,
-    masking,
-    matrix_products,
-    movement,
     pointwise,
     power,
     printing,
-    products,
     reduction,
     rounding,
-    sampling,
-    scattering,
     selection,
     shape,
     softmax,
-    solving,
-    sorting,
-    statistics,
 )
-from tensorplay.ops.guard import guarded, takes_tensors
+from tensorplay.ops.attaching import Later, LaterModule, as_method
 from tensorplay.ops.recording import cast
-from tensorplay.ops.writing import writing
 from tensorplay.tensor import Tensor
+
+# Imported when one of their operations is first used: all of them would double the time that it
+# takes to import the package.
+arranging = LaterModule("arranging")
+array_protocol = LaterModule("array_protocol")
+combining = LaterModule("combining")
+contraction = LaterModule("contraction")
+counting = LaterModule("counting")
+decompositions = LaterModule("decompositions")
+determinants = LaterModule("determinants")
+diagonals = LaterModule("diagonals")
+elementary = LaterModule("elementary")
+error_function = LaterModule("error_function")
+index_writing = LaterModule("index_writing")
+inplace_forms = LaterModule("inplace_forms")
+inplace_shape = LaterModule("inplace_shape")
+masking = LaterModule("masking")
+matrix_products = LaterModule("matrix_products")
+movement = LaterModule("movement")
+products = LaterModule("products")
+sampling = LaterModule("sampling")
+scattering = LaterModule("scattering")
+solving = LaterModule("solving")
+sorting = LaterModule("sorting")
+statistics = LaterModule("statistics")
 
 OPERATORS: dict[str, Any] = {
     "__abs__": pointwise.abs,
@@ -524,8 +525,74 @@ METHODS |= {
     "type_as": _type_as,
 }
 
-METHODS |= inplace_forms.METHODS
-OPERATORS |= inplace_forms.OPERATORS
+# What `inplace_forms` makes.
+_IN_PLACE = (
+    "abs_",
+    "acos_",
+    "acosh_",
+    "addcdiv_",
+    "addcmul_",
+    "asin_",
+    "asinh_",
+    "atan2_",
+    "atan_",
+    "atanh_",
+    "bitwise_and_",
+    "bitwise_left_shift_",
+    "bitwise_not_",
+    "bitwise_or_",
+    "bitwise_right_shift_",
+    "bitwise_xor_",
+    "ceil_",
+    "clamp_max_",
+    "clamp_min_",
+    "cos_",
+    "cosh_",
+    "cumprod_",
+    "cumsum_",
+    "erf_",
+    "erfc_",
+    "exp2_",
+    "expm1_",
+    "floor_",
+    "floor_divide_",
+    "fmod_",
+    "frac_",
+    "hypot_",
+    "lerp_",
+    "log10_",
+    "log1p_",
+    "log2_",
+    "log_",
+    "logical_and_",
+    "logical_not_",
+    "logical_or_",
+    "logical_xor_",
+    "logit_",
+    "nan_to_num_",
+    "reciprocal_",
+    "remainder_",
+    "round_",
+    "rsqrt_",
+    "sign_",
+    "sin_",
+    "sinc_",
+    "sinh_",
+    "square_",
+    "tan_",
+    "trunc_",
+)
+_IN_PLACE_OPERATORS = (
+    "__iand__",
+    "__ifloordiv__",
+    "__ilshift__",
+    "__imod__",
+    "__ior__",
+    "__irshift__",
+    "__ixor__",
+)
+METHODS |= {name: Later("inplace_forms", name) for name in _IN_PLACE}
+OPERATORS |= {name: Later("inplace_forms", name) for name in _IN_PLACE_OPERATORS}
 
 PROPERTIES: dict[str, Any] = {
     "H": movement.conjugate_transpose,
@@ -549,23 +616,13 @@ def _set_imag(self: Tensor, value: Any) -> None:
 SETTERS: dict[str, Any] = {"imag": _set_imag, "real": _set_real}
 
 
-#: These look themselves for memory that must not be written to.
-_CHECKED = frozenset({"add_", "div_", "mul_", "pow_", "sub_"})
-
-
 def attach() -> None:
     """Make the operations attributes of `Tensor`."""
     for name, function in (OPERATORS | METHODS).items():
-        if name in METHODS and takes_tensors(function):
-            function = guarded(function)
-        if name.endswith("_") and not name.endswith("__") and name not in _CHECKED:
-            function = writing(function)
-        module = sys.modules[function.__module__]
-        if getattr(module, function.__qualname__, None) is not function:
-            # Made by a function that makes many, or guarded there: pickle must find it by its name.
-            function.__name__ = name
-            function.__qualname__ = f"Tensor.{name}"
-            function.__module__ = Tensor.__module__
-        setattr(Tensor, name, function)
+        if isinstance(function, Later):
+            function.attribute = name
+            setattr(Tensor, name, function)
+        else:
+            setattr(Tensor, name, as_method(function, name))
     for name, function in PROPERTIES.items():
         setattr(Tensor, name, property(function, SETTERS.get(name)))

@@ -49,7 +49,7 @@ WRONG = [
     (lambda: nn.Softmax("a")(tp.ones(2)), "dim"),
     (lambda: nn.AdaptiveAvgPool2d("a")(tp.ones(1, 1, 4, 4)), "output_size"),
     (lambda: nn.Upsample("a")(tp.ones(1, 1, 4, 4)), "size"),
-    (lambda: tp.zeros("a"), "sizes must be integers"),
+    (lambda: tp.zeros("a"), "sizes must be ints"),
 ]
 
 

@@ -189,6 +189,8 @@ def test_what_is_attached_is_what_is_declared():
 
 def test_methods_are_documented():
     missing = [
-        name for name, f in methods.METHODS.items() if not name.startswith("_") and not f.__doc__
+        name
+        for name in methods.METHODS
+        if not name.startswith("_") and not getattr(tp.Tensor, name).__doc__
     ]
     assert missing == []
