@@ -6,7 +6,6 @@ import gc
 import random
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,21 @@ def pass_round(rref: Any, hops: int, seed: int, size: int) -> Any:
     return rpc.rpc_sync(to, pass_round, args=(rref, hops - 1, seed + 1, size))
 
 
-_released: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+_released: dict[str, threading.Event] = {}
+
+
+def released(key: str) -> threading.Event:
+    # Whoever comes first makes it: the calls that are held, or the one that lets them go.
+    return _released.setdefault(key, threading.Event())
 
 
 def held(key: str, value: Any) -> Any:
-    assert _released[key].wait(LIMIT)
+    assert released(key).wait(LIMIT)
     return value
 
 
 def release(key: str) -> None:
-    _released[key].set()
+    released(key).set()
 
 
 def square(x: Any) -> Any:
@@ -188,13 +192,19 @@ def run_for(world: RpcWorld, seconds: float, seed: int) -> int:
 def check_nothing_is_left(world: RpcWorld) -> None:
     eventually(lambda: rpc.statistics().calls_outstanding == 0)
 
+    left: list[tuple[int, list[str]]] = []
+
     def all_gone() -> bool:
         # On all ranks together: what is collected on one may free values on another.
         gc.collect()
-        left = rpc.statistics().values_owned + len(current_session().container)
-        return world.comm.allreduce(left) == 0
+        owned = rpc.statistics().values_owned
+        left[:] = world.comm.allgather((owned, current_session().container.report()))
+        return not any(owned or contexts for owned, contexts in left)
 
-    eventually(all_gone)
+    try:
+        eventually(all_gone)
+    except AssertionError as error:
+        raise AssertionError(f"values owned and contexts left, by rank: {left}") from error
 
 
 @pytest.mark.parametrize(
