@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 import tensorplay.distributed.rpc  # from here on a rank that fails ends the job
@@ -328,10 +328,7 @@ def draw(path: Path, cuts: list[int], fields: dict[str, np.ndarray]) -> None:
             axes.axhline(cut - 0.5, color="white", linewidth=0.6)
         axes.set(title=name, xticks=[], yticks=[])
         figure.colorbar(image, ax=axes)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def parse() -> argparse.Namespace:

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
@@ -315,10 +315,7 @@ def draw(path: Path, hybrid: np.ndarray, alone: np.ndarray) -> None:
     axes.set(xlabel="step", ylabel="cross entropy", yscale="log")
     axes.set_title("Digits as bags of words")
     axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def trainer_ranks(world_size: int) -> list[int]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
@@ -259,10 +259,7 @@ def draw(path: Path, losses: list[float]) -> None:
     axes.plot(losses, linewidth=0.5)
     axes.set(xlabel="step of any trainer", ylabel="cross entropy", yscale="log")
     axes.set_title("Digits, trained by several ranks at once")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def parse() -> argparse.Namespace:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
@@ -287,10 +287,7 @@ def draw(
             right.broken_barh([span], (k - 0.4, 0.8), color=f"C{number % 10}")
     right.set(xlabel="ms", ylabel="stage", yticks=range(STAGES), title="Micro-batches of a step")
     right.invert_yaxis()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def parse() -> argparse.Namespace:

@@ -32,7 +32,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 import tensorplay.distributed.autograd as dist_autograd
@@ -279,10 +279,7 @@ def draw(path: Path, history: History, pairs: float) -> None:
         right.plot(steps, [size for size, _ in memory], label=f"rank {rank}")
     right.set(xlabel="step", ylabel="MiB", title="Memory", ylim=(0, None))
     right.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def parse() -> argparse.Namespace:

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from showing import Progress, pyplot
+from showing import Progress, pyplot, save
 
 import tensorplay as tp
 from tensorplay import nn
@@ -237,10 +237,7 @@ def draw(path: Path, scores: list[float], bound: float) -> None:
     axes.axhline(bound, color="gray", linewidth=0.8, linestyle="--")
     axes.set(xlabel="run", ylabel="steps that the pole stood", title="Balancing a pole")
     axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plot.close(figure)
-    print(f"\npicture: {path}")
+    save(plot, figure, path)
 
 
 def parse() -> argparse.Namespace:

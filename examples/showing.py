@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -57,3 +58,11 @@ def pyplot() -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def save(plot: Any, figure: Any, path: Path) -> None:
+    """Write a figure of `pyplot` to a file, and say so."""
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plot.close(figure)
+    print(f"\npicture: {path}")

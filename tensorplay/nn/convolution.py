@@ -11,7 +11,7 @@ from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.convolution import paddings
 from tensorplay.ops.creation import empty
-from tensorplay.ops.padding_modes import PADDING_MODES, padded_from_itself
+from tensorplay.ops.padding import MODES
 from tensorplay.ops.windows import pair, single
 from tensorplay.tensor import Tensor
 
@@ -51,7 +51,7 @@ class _Convolution(Module):
             raise ValueError("in_channels must be divisible by groups")
         if out_channels % groups:
             raise ValueError("out_channels must be divisible by groups")
-        allowed = ("zeros",) if self.transposed else ("zeros", *PADDING_MODES)
+        allowed = ("zeros",) if self.transposed else ("zeros", *MODES[1:])
         if padding_mode not in allowed:
             raise ValueError(f"padding_mode must be one of {allowed}, but got {padding_mode!r}")
         self.in_channels = in_channels
@@ -98,7 +98,9 @@ class _Convolution(Module):
         if self.padding_mode == "zeros":
             return input, self.padding
         pads = paddings(self.padding, self.kernel_size, self.stride, self.dilation)
-        return padded_from_itself(input, pads, self.padding_mode), 0
+        # The last dimension comes first there.
+        amounts = [amount for pair in reversed(pads) for amount in pair]
+        return functional.pad(input, amounts, self.padding_mode), 0
 
     def extra_repr(self) -> str:
         parts = [

@@ -10,7 +10,6 @@ from tensorplay.nn.arguments import check_integers
 from tensorplay.nn.module import Module
 from tensorplay.nn.parameter import Parameter
 from tensorplay.ops.creation import empty
-from tensorplay.ops.padding_modes import zero_padded
 from tensorplay.ops.reduction import axis_of
 from tensorplay.ops.shape import flatten, reshape, sizes
 from tensorplay.tensor import Tensor
@@ -151,8 +150,7 @@ class ZeroPad2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """``(N, C, H, W)`` or ``(C, H, W)``, padded."""
-        left, right, top, bottom = self.padding
-        return zero_padded(input, ((top, bottom), (left, right)))
+        return functional.pad(input, self.padding)
 
     def extra_repr(self) -> str:
         return f"{self.padding}"

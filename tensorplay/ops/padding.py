@@ -35,8 +35,8 @@ def _padded(input: Tensor, amounts: Amounts, value: float) -> Tensor:
     shape = tuple([n + a + b for n, (a, b) in zip(x.shape, amounts, strict=True)])
     if any(size < 0 for size in shape):
         raise RuntimeError(
-            f"pad(): the input of shape {list(x.shape)} has not enough elements to take away: the "
-            f"result would have shape {list(shape)}"
+            f"pad(): the input of shape {list(x.shape)} has not enough elements to take away: it "
+            f"leaves nothing, the result would have shape {list(shape)}"
         )
     # Where the elements that stay are, in the input and in the result.
     old = [slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(x.shape, amounts, strict=True)]
